@@ -1,0 +1,27 @@
+//! The facade: the only place that names a concurrency primitive.
+//!
+//! In a normal build it is DashMap, SegQueue, ArrayQueue, event-listener and std. Under `--cfg loom` with the feature
+//! `loom` (or `shuttle` likewise) the same names are stand-ins made of the checker's primitives, so that the models
+//! run the queue's own code. A feature alone or a `--cfg` alone changes nothing.
+//!
+//! | name | normal build | models |
+//! |---|---|---|
+//! | [`Table`], [`Shard`] | sharded `DashMap`, one shard's write guard | two shards, each a mutex |
+//! | [`Queue`] | `SegQueue` | a mutex and a list, or the weak form, or concurrent-queue |
+//! | [`Pool`] | `ArrayQueue` | always empty |
+//! | [`Event`], [`EventListener`] | event-listener | event-listener in its loom mode, or a stand-in |
+//! | atomics, [`Mutex`] | std | the checker's |
+
+#[cfg(not(any(all(loom, feature = "loom"), all(shuttle, feature = "shuttle"))))]
+mod real;
+#[cfg(not(any(all(loom, feature = "loom"), all(shuttle, feature = "shuttle"))))]
+pub(crate) use real::*;
+
+#[cfg(any(all(loom, feature = "loom"), all(shuttle, feature = "shuttle")))]
+mod prim;
+#[cfg(any(all(loom, feature = "loom"), all(shuttle, feature = "shuttle")))]
+mod standin;
+#[cfg(any(all(loom, feature = "loom"), all(shuttle, feature = "shuttle")))]
+mod standin_event;
+#[cfg(any(all(loom, feature = "loom"), all(shuttle, feature = "shuttle")))]
+pub(crate) use {prim::*, standin::*, standin_event::*};
