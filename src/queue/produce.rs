@@ -1,0 +1,582 @@
+//! The producer side: add, update, delete, tombstones; non-blocking, blocking and async.
+
+use std::hash::{BuildHasher, Hash};
+use std::sync::Arc;
+
+use super::order::Ticket;
+use super::slot::{Append, AppendMode, Existence, Garbage, Slot};
+use super::{DeltaFifo, Known};
+use crate::delta::{Delta, Deleted, DeletedFinalStateUnknown};
+use crate::error::{PushError, TransformError, TryPushError};
+use crate::key::KeyError;
+use crate::seeded::{self, Bug};
+use crate::sync::{Shard, assert_no_guard};
+
+/// What a producer reports.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verb {
+    Add,
+    Update,
+    Delete,
+}
+
+/// Who appends, and under which conditions.
+#[derive(Clone, Copy)]
+pub(super) enum Source {
+    /// A producer's call: stamped, and refused where a limit is reached.
+    Producer,
+    /// Replace or Resync: not stamped, not refused, in the background lane if there is one.
+    Feed {
+        /// Part of the first Replace.
+        initial: bool,
+    },
+}
+
+/// What remains to be done after the guard.
+#[must_use]
+pub(super) struct Appended<T, K> {
+    garbage: Garbage<T, K>,
+    wake: bool,
+    /// A ticket that a seeded bug has not pushed yet.
+    late_ticket: Option<Ticket<K>>,
+    /// The key, where it was not needed: its drop is the user's code too.
+    unneeded_key: Option<K>,
+}
+
+/// A delta that found no room, with its key.
+type Refused<T, K> = (K, Delta<T, K>);
+
+impl<T, K, S> DeltaFifo<T, K, S>
+where
+    K: Clone + Eq + Hash,
+    S: BuildHasher + Clone,
+{
+    /// Reports a new object: queues an [`Added`](Delta::Added) delta.
+    ///
+    /// The type is literal; nothing is looked up. Idle key: it is queued at the tail. Queued: it keeps its place.
+    /// Claimed: it is queued again when its claim is released. Works after [`close`](Self::close) too (rule A11.2).
+    /// Marks the queue as populated, even if it fails (rule A5.1).
+    ///
+    /// Linearization point: the append under the key's shard guard.
+    ///
+    /// # Blocking
+    ///
+    /// Without limits it never waits for a consumer. With limits it waits for room; a consumer that calls it can
+    /// then wait for itself.
+    ///
+    /// # Errors
+    ///
+    /// The key function or the transformer failed. Nothing was queued, the object comes back.
+    ///
+    /// ```
+    /// # use delta_fifo::{DeltaFifo, Delta};
+    /// let fifo = DeltaFifo::<u32, u32>::builder_with_key_fn(|n: &u32| Ok::<_, &str>(*n)).build();
+    /// fifo.add(7).unwrap();
+    /// assert_eq!(fifo.try_pop().unwrap().deltas().as_slice(), [Delta::Added(7.into())]);
+    /// ```
+    pub fn add(&self, object: impl Into<Arc<T>>) -> Result<(), PushError<T>> {
+        self.push_blocking(Verb::Add, object.into())
+    }
+
+    /// Reports a changed object: queues an [`Updated`](Delta::Updated) delta. Else like [`add`](Self::add).
+    ///
+    /// # Errors
+    ///
+    /// As [`add`](Self::add).
+    ///
+    /// ```
+    /// # use delta_fifo::{DeltaFifo, Delta};
+    /// let fifo = DeltaFifo::<u32, u32>::builder_with_key_fn(|n: &u32| Ok::<_, &str>(*n)).build();
+    /// fifo.update(7).unwrap();
+    /// assert_eq!(fifo.try_pop().unwrap().deltas().as_slice(), [Delta::Updated(7.into())]);
+    /// ```
+    pub fn update(&self, object: impl Into<Arc<T>>) -> Result<(), PushError<T>> {
+        self.push_blocking(Verb::Update, object.into())
+    }
+
+    /// Reports a deleted object, with its last state: queues a [`Deleted`](Delta::Deleted) delta.
+    ///
+    /// Ignored where nothing exists under its key: not queued, not claimed (or claimed with a deletion as the newest
+    /// delta), not known (rule A6). A known object that cannot be looked up counts as existing.
+    ///
+    /// Linearization point: the append; for a delete that is ignored the look at the key's slot.
+    ///
+    /// # Errors
+    ///
+    /// As [`add`](Self::add); a key error leaves the queue unpopulated (rule A6.1).
+    ///
+    /// ```
+    /// # use delta_fifo::{DeltaFifo, Delta, Deleted};
+    /// let fifo = DeltaFifo::<u32, u32>::builder_with_key_fn(|n: &u32| Ok::<_, &str>(*n)).build();
+    /// fifo.delete(7).unwrap(); // nothing to delete
+    /// assert!(fifo.is_empty());
+    /// fifo.add(7).unwrap();
+    /// fifo.delete(7).unwrap();
+    /// let claim = fifo.try_pop().unwrap();
+    /// assert_eq!(claim.deltas().newest(), Some(&Delta::Deleted(Deleted::Observed(7.into()))));
+    /// ```
+    pub fn delete(&self, object: impl Into<Arc<T>>) -> Result<(), PushError<T>> {
+        self.push_blocking(Verb::Delete, object.into())
+    }
+
+    /// Reports that the object of a key is gone though nobody saw it go: queues a tombstone. Ignored like
+    /// [`delete`](Self::delete) where nothing exists. The object is the last state that is known, if any; it is not
+    /// transformed (rule A6.7).
+    ///
+    /// # Blocking
+    ///
+    /// As [`add`](Self::add).
+    ///
+    /// ```
+    /// # use delta_fifo::{DeltaFifo, Delta};
+    /// let fifo = DeltaFifo::<u32, u32>::builder_with_key_fn(|n: &u32| Ok::<_, &str>(*n)).build();
+    /// fifo.add(7).unwrap();
+    /// fifo.delete_final_state_unknown(7, None);
+    /// assert!(fifo.try_pop().unwrap().deltas().newest().unwrap().is_deleted());
+    /// ```
+    pub fn delete_final_state_unknown(&self, key: K, object: Option<Arc<T>>) {
+        self.populate();
+        let delta = tombstone(key.clone(), object);
+        let mut refused = self.delete_delta(key, delta);
+        while let Err((key, delta)) = refused {
+            refused = self.wait_for_room((key, delta), |(key, delta)| self.delete_delta(key, delta));
+        }
+    }
+
+    /// [`delete_final_state_unknown`](Self::delete_final_state_unknown) without waiting.
+    ///
+    /// # Errors
+    ///
+    /// A limit is reached: key and object come back.
+    ///
+    /// ```
+    /// # use delta_fifo::{DeltaFifo, Limits};
+    /// let fifo = DeltaFifo::<u32, u32>::builder_with_key_fn(|n: &u32| Ok::<_, &str>(*n))
+    ///     .limits(Limits { keys: None, deltas: Some(1) })
+    ///     .build();
+    /// fifo.add(7).unwrap();
+    /// assert!(fifo.try_delete_final_state_unknown(7, None).is_err());
+    /// ```
+    pub fn try_delete_final_state_unknown(
+        &self,
+        key: K,
+        object: Option<Arc<T>>,
+    ) -> Result<(), (K, Option<Arc<T>>)> {
+        self.populate();
+        let delta = tombstone(key.clone(), object);
+        self.delete_delta(key, delta).map_err(|(key, delta)| (key, delta.object().cloned()))
+    }
+
+    /// [`delete_final_state_unknown`](Self::delete_final_state_unknown), waiting for room without blocking a thread.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped while it waits, nothing is queued.
+    ///
+    /// ```
+    /// # use delta_fifo::DeltaFifo;
+    /// # futures_lite::future::block_on(async {
+    /// let fifo = DeltaFifo::<u32, u32>::builder_with_key_fn(|n: &u32| Ok::<_, &str>(*n)).build();
+    /// fifo.add(7).unwrap();
+    /// fifo.delete_final_state_unknown_async(7, None).await;
+    /// # });
+    /// ```
+    pub async fn delete_final_state_unknown_async(&self, key: K, object: Option<Arc<T>>) {
+        self.populate();
+        let delta = tombstone(key.clone(), object);
+        let mut refused = self.delete_delta(key, delta);
+        while let Err(again) = refused {
+            let listener = self.room.event().listen();
+            refused = self.delete_delta(again.0, again.1);
+            if refused.is_err() {
+                listener.await;
+            }
+        }
+    }
+
+    /// [`add`](Self::add) without waiting.
+    ///
+    /// # Errors
+    ///
+    /// As [`add`](Self::add), and [`TryPushError::Full`] where a limit is reached.
+    ///
+    /// ```
+    /// # use delta_fifo::DeltaFifo;
+    /// let fifo = DeltaFifo::<u32, u32>::builder_with_key_fn(|n: &u32| Ok::<_, &str>(*n)).build();
+    /// fifo.try_add(7).unwrap();
+    /// ```
+    pub fn try_add(&self, object: impl Into<Arc<T>>) -> Result<(), TryPushError<T>> {
+        self.try_push(Verb::Add, object.into())
+    }
+
+    /// [`update`](Self::update) without waiting.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_add`](Self::try_add).
+    ///
+    /// ```
+    /// # use delta_fifo::DeltaFifo;
+    /// let fifo = DeltaFifo::<u32, u32>::builder_with_key_fn(|n: &u32| Ok::<_, &str>(*n)).build();
+    /// fifo.try_update(7).unwrap();
+    /// ```
+    pub fn try_update(&self, object: impl Into<Arc<T>>) -> Result<(), TryPushError<T>> {
+        self.try_push(Verb::Update, object.into())
+    }
+
+    /// [`delete`](Self::delete) without waiting.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_add`](Self::try_add).
+    ///
+    /// ```
+    /// # use delta_fifo::DeltaFifo;
+    /// let fifo = DeltaFifo::<u32, u32>::builder_with_key_fn(|n: &u32| Ok::<_, &str>(*n)).build();
+    /// fifo.try_delete(7).unwrap();
+    /// ```
+    pub fn try_delete(&self, object: impl Into<Arc<T>>) -> Result<(), TryPushError<T>> {
+        self.try_push(Verb::Delete, object.into())
+    }
+
+    /// [`add`](Self::add), waiting for room without blocking a thread.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped while it waits, the object is not queued; another waiting producer gets the room.
+    ///
+    /// # Errors
+    ///
+    /// As [`add`](Self::add).
+    ///
+    /// ```
+    /// # use delta_fifo::DeltaFifo;
+    /// # futures_lite::future::block_on(async {
+    /// let fifo = DeltaFifo::<u32, u32>::builder_with_key_fn(|n: &u32| Ok::<_, &str>(*n)).build();
+    /// fifo.add_async(7).await.unwrap();
+    /// # });
+    /// ```
+    pub async fn add_async(&self, object: impl Into<Arc<T>>) -> Result<(), PushError<T>> {
+        self.push_async(Verb::Add, object.into()).await
+    }
+
+    /// [`update`](Self::update), waiting for room without blocking a thread. Cancel safe like
+    /// [`add_async`](Self::add_async).
+    ///
+    /// # Errors
+    ///
+    /// As [`add`](Self::add).
+    ///
+    /// ```
+    /// # use delta_fifo::DeltaFifo;
+    /// # futures_lite::future::block_on(async {
+    /// let fifo = DeltaFifo::<u32, u32>::builder_with_key_fn(|n: &u32| Ok::<_, &str>(*n)).build();
+    /// fifo.update_async(7).await.unwrap();
+    /// # });
+    /// ```
+    pub async fn update_async(&self, object: impl Into<Arc<T>>) -> Result<(), PushError<T>> {
+        self.push_async(Verb::Update, object.into()).await
+    }
+
+    /// [`delete`](Self::delete), waiting for room without blocking a thread. Cancel safe like
+    /// [`add_async`](Self::add_async).
+    ///
+    /// # Errors
+    ///
+    /// As [`add`](Self::add).
+    ///
+    /// ```
+    /// # use delta_fifo::DeltaFifo;
+    /// # futures_lite::future::block_on(async {
+    /// let fifo = DeltaFifo::<u32, u32>::builder_with_key_fn(|n: &u32| Ok::<_, &str>(*n)).build();
+    /// fifo.delete_async(7).await.unwrap();
+    /// # });
+    /// ```
+    pub async fn delete_async(&self, object: impl Into<Arc<T>>) -> Result<(), PushError<T>> {
+        self.push_async(Verb::Delete, object.into()).await
+    }
+
+    // ----- how a call goes -----
+
+    #[inline]
+    fn push_blocking(&self, verb: Verb, object: Arc<T>) -> Result<(), PushError<T>> {
+        let (key, delta) = match self.prepare(verb, object)? {
+            Some(prepared) => prepared,
+            None => return Ok(()),
+        };
+        let mut refused = self.push_delta(verb, key, delta);
+        while let Err(again) = refused {
+            refused = self.wait_for_room(again, |(key, delta)| self.push_delta(verb, key, delta));
+        }
+        Ok(())
+    }
+
+    fn try_push(&self, verb: Verb, object: Arc<T>) -> Result<(), TryPushError<T>> {
+        // Where the object changes on its way in, the one that comes back is the one that was passed in.
+        let original = self.options.transform.as_ref().map(|_| object.clone());
+        let Some((key, delta)) = self.prepare(verb, object)? else { return Ok(()) };
+        self.push_delta(verb, key, delta).map_err(|(_, delta)| {
+            let queued = delta.object().cloned();
+            TryPushError::Full(original.or(queued).expect("a producer's delta has an object"))
+        })
+    }
+
+    async fn push_async(&self, verb: Verb, object: Arc<T>) -> Result<(), PushError<T>> {
+        let Some((key, delta)) = self.prepare(verb, object)? else { return Ok(()) };
+        let mut refused = self.push_delta(verb, key, delta);
+        while let Err((key, delta)) = refused {
+            let listener = self.room.event().listen();
+            refused = self.push_delta(verb, key, delta);
+            if refused.is_err() {
+                listener.await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Key and delta of a call; `None` for a delete that need not be transformed because it finds nothing.
+    fn prepare(&self, verb: Verb, object: Arc<T>) -> Result<Option<(K, Delta<T, K>)>, PushError<T>> {
+        if verb != Verb::Delete {
+            self.populate();
+        }
+        let key = match self.options.key_fn.key_of(&object) {
+            Ok(key) => key,
+            Err(source) => return Err(PushError::Key(KeyError { object, source })),
+        };
+        if verb == Verb::Delete {
+            self.populate();
+            if self.options.transform.is_some() && !self.may_exist(&key) {
+                return Ok(None);
+            }
+        }
+        let object = self.transform(object).map_err(PushError::Transform)?;
+        let delta = match verb {
+            Verb::Add => Delta::Added(object),
+            Verb::Update => Delta::Updated(object),
+            Verb::Delete => Delta::Deleted(Deleted::Observed(object)),
+        };
+        Ok(Some((key, delta)))
+    }
+
+    pub(super) fn transform(&self, object: Arc<T>) -> Result<Arc<T>, TransformError<T>> {
+        match &self.options.transform {
+            None => Ok(object),
+            Some(transform) => {
+                assert_no_guard();
+                transform(object.clone()).map_err(|source| TransformError { object, source })
+            }
+        }
+    }
+
+    /// The first mutating call populates the queue; one that is not a Replace also completes the initial batch.
+    fn populate(&self) {
+        if self.synced.populate() {
+            self.synced.release_guard();
+        }
+    }
+
+    fn push_delta(&self, verb: Verb, key: K, delta: Delta<T, K>) -> Result<(), Refused<T, K>> {
+        match verb {
+            Verb::Add | Verb::Update => self.append(key, delta),
+            Verb::Delete => self.delete_delta(key, delta),
+        }
+    }
+
+    fn append(&self, key: K, delta: Delta<T, K>) -> Result<(), Refused<T, K>> {
+        let hash = self.slots.hash(&key);
+        if seeded::on(Bug::TicketBeforeSlot) {
+            self.order.push(Ticket { key: key.clone(), hash, number: 0 });
+        }
+        let mut shard = self.slots.lock(hash);
+        if seeded::on(Bug::AppendCheckThenAct) && shard.get_mut(&key).is_none() {
+            drop(shard);
+            shard = self.slots.lock(hash);
+            let _ = shard.remove(&key);
+        }
+        let appended = self.append_under(&mut shard, hash, key, delta, Source::Producer);
+        drop(shard);
+        self.finish(appended?);
+        Ok(())
+    }
+
+    /// Appends if the object exists: slot first, then known objects, because a key moves slot → known → no slot.
+    fn delete_delta(&self, key: K, delta: Delta<T, K>) -> Result<(), Refused<T, K>> {
+        let hash = self.slots.hash(&key);
+        let known_first = seeded::on(Bug::DeleteKnownFirst).then(|| self.is_known(&key));
+        let mut shard = self.slots.lock(hash);
+        match self.look_for_delete(&mut shard, &key) {
+            Existence::Live(_) | Existence::Gone { pending: true } => {
+                let appended = self.append_under(&mut shard, hash, key, delta, Source::Producer);
+                drop(shard);
+                self.finish(appended?);
+                return Ok(());
+            }
+            Existence::Gone { pending: false } => {
+                drop(shard);
+                return Ok(());
+            }
+            Existence::Unknown => drop(shard),
+        }
+        // No guard is held here: known objects are the user's code.
+        if known_first.unwrap_or_else(|| self.is_known(&key)) {
+            let mut shard = self.slots.lock(hash);
+            let appended = self.append_under(&mut shard, hash, key, delta, Source::Producer);
+            drop(shard);
+            self.finish(appended?);
+        }
+        Ok(())
+    }
+
+    /// What the slot says to a delete. One that is going to be ignored leaves its stamp for a running Replace, or the
+    /// list would bring the key back (I6).
+    fn look_for_delete(&self, shard: &mut Shard<'_, K, Slot<T, K>, S>, key: &K) -> Existence<T> {
+        let found = shard.get_mut(key).map_or(Existence::Unknown, |slot| slot.existence());
+        let epoch = self.epoch();
+        let nothing = matches!(found, Existence::Gone { pending: false } | Existence::Unknown);
+        if nothing && epoch % 2 == 1 && !seeded::on(Bug::DeleteNoStamp) {
+            match shard.get_mut(key) {
+                Some(slot) => slot.stamp(epoch),
+                None => shard.insert(key.clone(), Slot::new()).stamp(epoch),
+            }
+        }
+        found
+    }
+
+    /// Whether a delete would be queued. Only asked to spare the transformer.
+    fn may_exist(&self, key: &K) -> bool {
+        let mut shard = self.slots.lock(self.slots.hash(key));
+        let found = self.look_for_delete(&mut shard, key);
+        drop(shard);
+        match found {
+            Existence::Live(_) | Existence::Gone { pending: true } => true,
+            Existence::Gone { pending: false } => false,
+            Existence::Unknown => self.is_known(key),
+        }
+    }
+
+    /// A lookup that fails counts as "may exist" (rule A6.4).
+    fn is_known(&self, key: &K) -> bool {
+        match &self.options.known {
+            Known::External(known) => {
+                assert_no_guard();
+                !matches!(known.get_by_key(key), Ok(None))
+            }
+            Known::Nowhere | Known::Embedded => false,
+        }
+    }
+
+    /// The one way into a slot. Takes room, appends, and pushes the ticket while the guard is held.
+    pub(super) fn append_under(
+        &self,
+        shard: &mut Shard<'_, K, Slot<T, K>, S>,
+        hash: u64,
+        key: K,
+        delta: Delta<T, K>,
+        source: Source,
+    ) -> Result<Appended<T, K>, Refused<T, K>> {
+        let (stamp, number, promote) = match source {
+            Source::Producer => (self.epoch(), 0, self.order.promotes()),
+            Source::Feed { .. } => (0, self.order.background_number(), false),
+        };
+        let mode = AppendMode { rule: self.options.rule, stamp, number, promote };
+        let mut garbage = Garbage::new();
+        // Two halves, because the key is moved into the ticket where there is a slot, and cloned for the table where
+        // there is none. The clone comes before any change: it may panic.
+        if let Some(slot) = shard.get_mut(&key) {
+            if !self.admit(slot, &delta, source) {
+                return Err((key, delta));
+            }
+            let duty = self.append_to(slot, delta, mode, source, &mut garbage);
+            return Ok(self.obey(duty, key, hash, number, garbage));
+        }
+        if !self.room.is_unlimited() && !self.admit(&Slot::new(), &delta, source) {
+            return Err((key, delta));
+        }
+        let slot = shard.insert(key.clone(), Slot::new());
+        let duty = self.append_to(slot, delta, mode, source, &mut garbage);
+        Ok(self.obey(duty, key, hash, number, garbage))
+    }
+
+    /// Takes room for a delta, if there is any. After close, nobody waits and nothing is refused.
+    #[inline]
+    fn admit(&self, slot: &Slot<T, K>, delta: &Delta<T, K>, source: Source) -> bool {
+        if self.room.is_unlimited() {
+            return true;
+        }
+        let (new_key, new_delta) = slot.growth(self.options.rule, delta);
+        if matches!(source, Source::Producer) && !self.is_closed() {
+            return self.room.take(new_key, new_delta);
+        }
+        self.room.force(new_key, usize::from(new_delta));
+        true
+    }
+
+    #[inline]
+    fn append_to(
+        &self,
+        slot: &mut Slot<T, K>,
+        delta: Delta<T, K>,
+        mode: AppendMode,
+        source: Source,
+        garbage: &mut Garbage<T, K>,
+    ) -> Append {
+        let buffer = || self.buffers.take().unwrap_or_else(|| Vec::with_capacity(4));
+        let was_busy = slot.is_busy();
+        let duty = slot.transition_to_queued(delta, mode, garbage, buffer);
+        if let Source::Feed { initial: true } = source
+            && !(was_busy && seeded::on(Bug::SyncedTagLost)) {
+                self.tag_initial(slot);
+            }
+        duty
+    }
+
+    /// Counts a key of the first Replace, under its guard and before its ticket is out.
+    pub(super) fn tag_initial(&self, slot: &mut Slot<T, K>) {
+        if slot.tag_initial() && !seeded::on(Bug::SyncedCountLate) {
+            self.synced.count();
+        }
+    }
+
+    #[inline]
+    fn obey(&self, duty: Append, key: K, hash: u64, number: u64, garbage: Garbage<T, K>) -> Appended<T, K> {
+        let number = match duty {
+            Append::PushTicket => number,
+            Append::Promote => {
+                self.order.count_dead();
+                0
+            }
+            Append::AlreadyQueued | Append::OwnerWillRequeue => {
+                return Appended { garbage, wake: false, late_ticket: None, unneeded_key: Some(key) };
+            }
+        };
+        if seeded::on(Bug::NotifyBeforeTicket) {
+            self.wake_consumer();
+        }
+        let ticket = Ticket { key, hash, number };
+        let late_ticket = if seeded::on(Bug::TicketOutsideGuard) || seeded::on(Bug::TicketBeforeSlot) {
+            seeded::on(Bug::TicketOutsideGuard).then_some(ticket)
+        } else {
+            self.order.push(ticket);
+            None
+        };
+        let wake = !seeded::on(Bug::AppendNoNotify) && !seeded::on(Bug::NotifyBeforeTicket);
+        Appended { garbage, wake, late_ticket, unneeded_key: None }
+    }
+
+    /// After the guard: wakes, and drops what fell out.
+    #[inline]
+    pub(super) fn finish(&self, appended: Appended<T, K>) {
+        assert_no_guard();
+        if let Some(ticket) = appended.late_ticket {
+            self.order.push(ticket);
+        }
+        if appended.wake {
+            self.wake_consumer();
+        }
+        drop((appended.garbage, appended.unneeded_key));
+    }
+}
+
+pub(super) fn tombstone<T, K>(key: K, object: Option<Arc<T>>) -> Delta<T, K> {
+    Delta::Deleted(Deleted::FinalStateUnknown(Arc::new(DeletedFinalStateUnknown { key, object })))
+}
