@@ -1,0 +1,4 @@
+//! Pages that belong to no single item.
+
+#[doc = include_str!("../docs/semantics.md")]
+pub mod semantics {}
