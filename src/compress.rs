@@ -7,7 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::delta::{Delta, Deleted, Deltas};
+use crate::delta::{Deleted, Delta, Deltas};
 
 /// The function of [`Compression::Custom`]: a key and all its deltas in, what the consumer shall see out.
 ///

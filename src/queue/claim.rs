@@ -79,13 +79,7 @@ where
     K: Clone + Eq + Hash,
     S: BuildHasher + Clone,
 {
-    pub(super) fn new(
-        queue: &'q DeltaFifo<T, K, S>,
-        key: K,
-        hash: u64,
-        deltas: Deltas<T, K>,
-        initial: bool,
-    ) -> Self {
+    pub(super) fn new(queue: &'q DeltaFifo<T, K, S>, key: K, hash: u64, deltas: Deltas<T, K>, initial: bool) -> Self {
         Claim {
             queue: Owner::Borrowed(queue),
             key: Some(key),
@@ -337,9 +331,13 @@ where
         };
         let after = slot.pending().map_or(0, |pending| pending.len());
         self.room.force(before == 0, after.saturating_sub(before));
-        self.room.give_back(false, before.saturating_sub(after));
+        let freed = before.saturating_sub(after);
+        self.room.give_back(false, freed);
         self.order.push(Ticket { key, hash, number: 0 });
         drop(shard);
+        if freed > 0 {
+            self.room.notify(freed);
+        }
         if merged || (seeded::on(Bug::SyncedRequeueCounts) && !self.has_synced()) {
             self.synced.count_off();
         }

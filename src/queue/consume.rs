@@ -274,11 +274,7 @@ where
     /// let fifo = DeltaFifo::<u32, u32>::builder_with_key_fn(|n: &u32| Ok::<_, &str>(*n)).build();
     /// assert!(fifo.pop_batch_timeout(10, Duration::ZERO).is_err());
     /// ```
-    pub fn pop_batch_timeout(
-        &self,
-        max: usize,
-        timeout: Duration,
-    ) -> Result<Vec<Claim<'_, T, K, S>>, PopTimeoutError> {
+    pub fn pop_batch_timeout(&self, max: usize, timeout: Duration) -> Result<Vec<Claim<'_, T, K, S>>, PopTimeoutError> {
         assert_ne!(max, 0, "a batch has at least one key");
         let first = self.pop_timeout(timeout)?;
         Ok(self.fill_batch(first, max))

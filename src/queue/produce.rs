@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::order::Ticket;
 use super::slot::{Append, AppendMode, Existence, Garbage, Slot};
 use super::{DeltaFifo, Known};
-use crate::delta::{Delta, Deleted, DeletedFinalStateUnknown};
+use crate::delta::{Deleted, DeletedFinalStateUnknown, Delta};
 use crate::error::{PushError, TransformError, TryPushError};
 use crate::key::KeyError;
 use crate::seeded::{self, Bug};
@@ -37,6 +37,8 @@ pub(super) enum Source {
 pub(super) struct Appended<T, K> {
     garbage: Garbage<T, K>,
     wake: bool,
+    /// How many deltas the append made fewer: room for producers that wait.
+    freed: usize,
     /// A ticket that a seeded bug has not pushed yet.
     late_ticket: Option<Ticket<K>>,
     /// The key, where it was not needed: its drop is the user's code too.
@@ -157,11 +159,7 @@ where
     /// fifo.add(7).unwrap();
     /// assert!(fifo.try_delete_final_state_unknown(7, None).is_err());
     /// ```
-    pub fn try_delete_final_state_unknown(
-        &self,
-        key: K,
-        object: Option<Arc<T>>,
-    ) -> Result<(), (K, Option<Arc<T>>)> {
+    pub fn try_delete_final_state_unknown(&self, key: K, object: Option<Arc<T>>) -> Result<(), (K, Option<Arc<T>>)> {
         self.populate();
         let delta = tombstone(key.clone(), object);
         self.delete_delta(key, delta).map_err(|(key, delta)| (key, delta.object().cloned()))
@@ -486,15 +484,19 @@ where
             if !self.admit(slot, &delta, source) {
                 return Err((key, delta));
             }
+            let before = slot.pending().map_or(0, |pending| pending.len());
             let duty = self.append_to(slot, delta, mode, source, &mut garbage);
-            return Ok(self.obey(duty, key, hash, number, garbage));
+            // A deletion may swallow older deltas (Compression::KeepLatest).
+            let freed = before.saturating_sub(slot.pending().map_or(0, |pending| pending.len()));
+            self.room.give_back(false, freed);
+            return Ok(self.obey(duty, key, hash, number, garbage, freed));
         }
         if !self.room.is_unlimited() && !self.admit(&Slot::new(), &delta, source) {
             return Err((key, delta));
         }
         let slot = shard.insert(key.clone(), Slot::new());
         let duty = self.append_to(slot, delta, mode, source, &mut garbage);
-        Ok(self.obey(duty, key, hash, number, garbage))
+        Ok(self.obey(duty, key, hash, number, garbage, 0))
     }
 
     /// Takes room for a delta, if there is any. After close, nobody waits and nothing is refused.
@@ -524,9 +526,10 @@ where
         let was_busy = slot.is_busy();
         let duty = slot.transition_to_queued(delta, mode, garbage, buffer);
         if let Source::Feed { initial: true } = source
-            && !(was_busy && seeded::on(Bug::SyncedTagLost)) {
-                self.tag_initial(slot);
-            }
+            && !(was_busy && seeded::on(Bug::SyncedTagLost))
+        {
+            self.tag_initial(slot);
+        }
         duty
     }
 
@@ -538,7 +541,15 @@ where
     }
 
     #[inline]
-    fn obey(&self, duty: Append, key: K, hash: u64, number: u64, garbage: Garbage<T, K>) -> Appended<T, K> {
+    fn obey(
+        &self,
+        duty: Append,
+        key: K,
+        hash: u64,
+        number: u64,
+        garbage: Garbage<T, K>,
+        freed: usize,
+    ) -> Appended<T, K> {
         let number = match duty {
             Append::PushTicket => number,
             Append::Promote => {
@@ -546,7 +557,7 @@ where
                 0
             }
             Append::AlreadyQueued | Append::OwnerWillRequeue => {
-                return Appended { garbage, wake: false, late_ticket: None, unneeded_key: Some(key) };
+                return Appended { garbage, wake: false, freed, late_ticket: None, unneeded_key: Some(key) };
             }
         };
         if seeded::on(Bug::NotifyBeforeTicket) {
@@ -560,7 +571,7 @@ where
             None
         };
         let wake = !seeded::on(Bug::AppendNoNotify) && !seeded::on(Bug::NotifyBeforeTicket);
-        Appended { garbage, wake, late_ticket, unneeded_key: None }
+        Appended { garbage, wake, freed, late_ticket, unneeded_key: None }
     }
 
     /// After the guard: wakes, and drops what fell out.
@@ -572,6 +583,9 @@ where
         }
         if appended.wake {
             self.wake_consumer();
+        }
+        if appended.freed > 0 {
+            self.room.notify(appended.freed);
         }
         drop((appended.garbage, appended.unneeded_key));
     }

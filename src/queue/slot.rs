@@ -257,7 +257,11 @@ impl<T, K> Slot<T, K> {
         }
         mode.rule.append(&mut busy.pending, delta, &mut garbage.deltas, buffer);
         if busy.flags & CLAIMED != 0 {
-            return if seeded::on(Bug::AppendTicketWhenClaimed) { Append::PushTicket } else { Append::OwnerWillRequeue };
+            return if seeded::on(Bug::AppendTicketWhenClaimed) {
+                Append::PushTicket
+            } else {
+                Append::OwnerWillRequeue
+            };
         }
         if busy.flags & QUEUED != 0 {
             if mode.promote && busy.number != 0 {

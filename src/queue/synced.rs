@@ -70,8 +70,7 @@ impl Synced {
         // E4 release: publishes what the owner did to who sees zero. Every decrement is part of one release sequence,
         // so a reader of the last one synchronises with all. Relaxed would let a waiter read a store without the
         // initial objects.
-        let order =
-            if seeded::on(Bug::SyncedDecrementRelaxed) { Ordering::Relaxed } else { Ordering::Release };
+        let order = if seeded::on(Bug::SyncedDecrementRelaxed) { Ordering::Relaxed } else { Ordering::Release };
         let before = self.remaining.fetch_sub(1, order);
         assert_ne!(before, 0, "I7: more initial keys are processed than were counted");
         if before == 1 && !seeded::on(Bug::SyncedNoNotify) {

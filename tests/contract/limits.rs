@@ -165,3 +165,39 @@ fn tombstones_are_limited_too() {
     });
     assert_eq!(pop(&fifo), (1, vec![(Deleted, None, true)]));
 }
+
+#[test]
+fn deltas_that_are_swallowed_give_their_room_back() {
+    let fifo = builder().limits(Limits { keys: None, deltas: Some(2) }).compression(Compression::KeepLatest).build();
+    for version in 0..10 {
+        fifo.try_delete_final_state_unknown(9, None).unwrap(); // nothing there: ignored
+        fifo.try_add(obj(1, version)).unwrap();
+        let claim = fifo.try_pop().unwrap();
+        fifo.try_delete(obj(1, version)).unwrap();
+        fifo.try_add(obj(1, version + 1)).unwrap(); // pending: a deletion and a creation, the limit
+        assert!(fifo.try_add(obj(2, 1)).is_err());
+        fifo.try_delete(obj(1, version + 1)).unwrap(); // swallows both
+        fifo.try_add(obj(2, 1)).unwrap(); // one has become free
+        drop(claim);
+        assert_eq!(pop(&fifo).0, 2);
+        assert_eq!(pop(&fifo), (1, vec![(Deleted, Some(version + 1), false)]));
+    }
+}
+
+#[test]
+fn a_requeue_that_merges_wakes_who_waits_for_room() {
+    let fifo = builder().limits(Limits { keys: None, deltas: Some(2) }).compression(Compression::KeepLatest).build();
+    fifo.add(obj(1, 1)).unwrap();
+    fifo.delete(obj(1, 1)).unwrap();
+    let claim = fifo.try_pop().unwrap(); // created and deleted
+    fifo.add(obj(1, 2)).unwrap();
+    fifo.delete(obj(1, 2)).unwrap();
+    std::thread::scope(|s| {
+        let waits = s.spawn(|| fifo.add(obj(2, 1)).unwrap());
+        std::thread::sleep(Duration::from_millis(5));
+        claim.requeue(); // created, deleted: the second life is swallowed
+        assert_eq!(fifo.get(&1).unwrap().len(), 2);
+        drop(fifo.try_pop().unwrap());
+        waits.join().unwrap();
+    });
+}
