@@ -40,6 +40,8 @@ bugs! {
     PopNoRecheckAfterListen,
     /// A consumer that reads `closed` leaves without another look.
     PopClosedNoRecheck,
+    /// A claim does not leave its newest object behind for a tombstone.
+    ClaimForgetsNewest,
     /// The deltas of a key come out newest first.
     ClaimReversesDeltas,
     /// A key that became dirty during its claim is not queued again.
@@ -66,8 +68,8 @@ bugs! {
     ReplaceOnlySlots,
     /// Claimed slots are not scanned.
     ReplaceSkipsClaimed,
-    /// A claim's newest object is not remembered for the tombstone.
-    ReplaceTombstoneFromKnown,
+    /// A claimed deletion counts as existing.
+    ReplaceDeletesTwice,
     /// Producers do not stamp.
     AppendNoStamp,
     /// Replace ignores stamps.
@@ -80,8 +82,16 @@ bugs! {
     DeleteKnownFirst,
     /// A claimed key does not count as existing for a delete.
     DeleteSkipsClaimed,
+    /// A delete leaves its stamp before it is decided.
+    DeleteStampsEarly,
+    /// A delete trusts its lookup although somebody took its reservation over.
+    DeleteTrustsLookup,
     /// Slots kept for a Replace stay for ever.
     ReplaceKeepsSlots,
+    /// A slot that is kept for its stamp keeps its place in the reserve too.
+    ReleaseKeepsReserve,
+    /// A reservation of a key that is gone takes a place in the reserve.
+    ReservationTakesReserve,
     /// Two Replaces run at the same time.
     ReplaceUnlocked,
     /// Resync reads the object before it reserves the key.
@@ -126,12 +136,20 @@ bugs! {
     DrainFlagLate,
     /// Taking deltas does not tell a producer that waits for room.
     RoomNoNotify,
+    /// Room wakes one producer, who may not need it.
+    RoomNotifyOne,
     /// A producer sleeps without a second look after it registered.
     RoomNoRecheckAfterListen,
     /// The limit is read and counted in two steps.
     LimitCheckThenAct,
     /// A promoted key's old ticket stays live.
     PromoteKeepsOldTicket,
+    /// Burying a dead ticket does not tell a drain that saw it.
+    BuryNoNotify,
+    /// Close does not wake producers that wait for room.
+    CloseNoRoomNotify,
+    /// Close does not wake waiters for the sync.
+    CloseNoSyncedNotify,
     /// The stand-in event has no fences.
     EventNoFence,
     /// A dropped listener keeps its notification.

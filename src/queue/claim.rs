@@ -198,6 +198,10 @@ where
 
     /// A claim that keeps its queue alive, for a task that outlives this borrow.
     ///
+    /// **At shutdown:** a key that became dirty while it was claimed is queued by its release. Where claims are released
+    /// by other tasks than the one that pops, that one may have got [`Closed`](crate::Closed) by then. So await
+    /// the tasks, and then pop until [`Closed`](crate::Closed) once more.
+    ///
     /// # Panics
     ///
     /// If `queue` is not the queue the claim was popped from. The claim is requeued then.
@@ -336,7 +340,7 @@ where
         self.order.push(Ticket { key, hash, number: 0 });
         drop(shard);
         if freed > 0 {
-            self.room.notify(freed);
+            self.room.notify();
         }
         if merged || (seeded::on(Bug::SyncedRequeueCounts) && !self.has_synced()) {
             self.synced.count_off();

@@ -6,13 +6,14 @@ use std::hash::{BuildHasher, Hash};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::claim::Claim;
+use super::wait::deadline;
 use super::{DefaultHashBuilder, DeltaFifo};
 use crate::error::{Closed, PopTimeoutError, TryPopError};
 use crate::seeded::{self, Bug};
-use crate::sync::{EventListener, assert_no_guard};
+use crate::sync::{Asleep, asleep, assert_no_guard};
 
 impl<T, K, S> DeltaFifo<T, K, S>
 where
@@ -25,8 +26,9 @@ where
     /// moment. Between the two a producer may add one, so across keys the order is that of the tickets, not that of
     /// single deltas.
     fn take(&self) -> Option<Claim<'_, T, K, S>> {
+        let mut buried = false;
         loop {
-            let ticket = self.order.pop()?;
+            let ticket = if buried { self.order.pop_again()? } else { self.order.pop()? };
             let stale = seeded::on(Bug::ClaimInTwoSteps).then(|| {
                 let mut shard = self.slots.lock(ticket.hash);
                 shard.get_mut(&ticket.key).and_then(|slot| slot.pending().cloned())
@@ -36,6 +38,11 @@ where
             let Some(mut taken) = taken else {
                 drop(shard);
                 self.order.count_buried();
+                buried = true;
+                // A drain that saw this ticket waits, and perhaps nothing else is left that would wake it.
+                if !seeded::on(Bug::BuryNoNotify) {
+                    self.drained.notify(usize::MAX);
+                }
                 continue;
             };
             let limited = !self.room.is_unlimited();
@@ -54,7 +61,7 @@ where
             let initial = taken.initial || !self.synced.is_populated();
             let mut claim = Claim::new(self, ticket.key, ticket.hash, taken.deltas, initial);
             if limited {
-                self.room.notify(count);
+                self.room.notify();
             }
             if let Some(compress) = &self.options.custom {
                 assert_no_guard();
@@ -136,7 +143,7 @@ where
                     Err(TryPopError::Empty) => {}
                 }
             }
-            listener.await;
+            asleep(listener).await;
         }
     }
 
@@ -175,7 +182,7 @@ where
     /// assert_eq!(fifo.pop_timeout(Duration::from_millis(1)).unwrap_err(), PopTimeoutError::Timeout);
     /// ```
     pub fn pop_timeout(&self, timeout: Duration) -> Result<Claim<'_, T, K, S>, PopTimeoutError> {
-        self.block_on_consumers(Some(Instant::now() + timeout), || self.try_pop())
+        self.block_on_consumers(deadline(timeout), || self.try_pop())
     }
 
     /// Claims up to `max` keys, oldest first, without waiting. Each claim is released by itself.
@@ -317,7 +324,7 @@ where
     S: BuildHasher + Clone,
 {
     queue: &'q DeltaFifo<T, K, S>,
-    listener: Option<EventListener>,
+    listener: Option<Asleep>,
 }
 
 impl<'q, T, K, S> futures_core::Stream for Claims<'q, T, K, S>
@@ -343,7 +350,7 @@ where
                     Poll::Ready(()) => self.listener = None,
                     Poll::Pending => return Poll::Pending,
                 },
-                None => self.listener = Some(self.queue.consumers.listen()),
+                None => self.listener = Some(asleep(self.queue.consumers.listen())),
             }
         }
     }

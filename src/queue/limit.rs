@@ -98,11 +98,14 @@ impl Room {
         }
     }
 
-    /// Wakes as many producers as there may be room for now.
-    pub(super) fn notify(&self, deltas: usize) {
-        if !seeded::on(Bug::RoomNoNotify) {
-            self.event.notify_additional(deltas.max(1));
+    /// Wakes every producer that waits. Not as many as there is room for: one that turns out to need none, or
+    /// something else than what there is, would use up a wake-up that another one needs.
+    pub(super) fn notify(&self) {
+        if seeded::on(Bug::RoomNoNotify) {
+            return;
         }
+        let producers = if seeded::on(Bug::RoomNotifyOne) { 1 } else { usize::MAX };
+        self.event.notify_additional(producers);
     }
 
     /// Whether anything at all fits, for the calls that go in as a whole.
@@ -112,8 +115,24 @@ impl Room {
             && self.limits.deltas.is_none_or(|limit| self.deltas.load(Ordering::Relaxed) < limit)
     }
 
+    /// Gives the room for one key and one delta back, should its taker unwind before it is used.
+    pub(super) fn give_back_on_unwind(&self) -> GiveBack<'_> {
+        GiveBack(self)
+    }
+
     /// Where producers register that wait for room.
     pub(super) fn event(&self) -> &Event {
         &self.event
+    }
+}
+
+/// See [`Room::give_back_on_unwind`]. Forgotten where the room is used.
+pub(super) struct GiveBack<'a>(&'a Room);
+
+impl Drop for GiveBack<'_> {
+    fn drop(&mut self) {
+        self.0.give_back(true, 1);
+        // Nothing may be pending that would wake a producer who was refused meanwhile.
+        self.0.notify();
     }
 }

@@ -48,6 +48,7 @@
 mod builder;
 mod claim;
 mod consume;
+mod delete;
 mod limit;
 mod order;
 mod process;
@@ -128,6 +129,7 @@ where
     buffers: Pool<Vec<Delta<T, K>>>,
     /// Held by a Replace: they run one at a time.
     replacing: Mutex<()>,
+    /// Numbers for the reservations of Resyncs and deletes.
     resyncs: AtomicU64,
     /// Drains that wait for the last claim.
     drained: Event,

@@ -77,6 +77,12 @@ impl<K> Order<K> {
         }
     }
 
+    /// After a dead ticket, in the same turn: asks the background once more, so that dead tickets use up no turns of
+    /// it and never pile up.
+    pub(super) fn pop_again(&self) -> Option<Ticket<K>> {
+        self.background.as_ref().and_then(|background| background.queue.pop()).or_else(|| self.front.pop())
+    }
+
     /// A key was promoted: its old ticket is dead.
     pub(super) fn count_dead(&self) {
         if let Some(background) = &self.background {

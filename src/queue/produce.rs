@@ -3,14 +3,14 @@
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
+use super::DeltaFifo;
 use super::order::Ticket;
-use super::slot::{Append, AppendMode, Existence, Garbage, Slot};
-use super::{DeltaFifo, Known};
+use super::slot::{Append, AppendMode, Garbage, Slot};
 use crate::delta::{Deleted, DeletedFinalStateUnknown, Delta};
 use crate::error::{PushError, TransformError, TryPushError};
 use crate::key::KeyError;
 use crate::seeded::{self, Bug};
-use crate::sync::{Shard, assert_no_guard};
+use crate::sync::{Shard, asleep, assert_no_guard};
 
 /// What a producer reports.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub(super) struct Appended<T, K> {
 }
 
 /// A delta that found no room, with its key.
-type Refused<T, K> = (K, Delta<T, K>);
+pub(super) type Refused<T, K> = (K, Delta<T, K>);
 
 impl<T, K, S> DeltaFifo<T, K, S>
 where
@@ -187,7 +187,7 @@ where
             let listener = self.room.event().listen();
             refused = self.delete_delta(again.0, again.1);
             if refused.is_err() {
-                listener.await;
+                asleep(listener).await;
             }
         }
     }
@@ -326,7 +326,7 @@ where
             let listener = self.room.event().listen();
             refused = self.push_delta(verb, key, delta);
             if refused.is_err() {
-                listener.await;
+                asleep(listener).await;
             }
         }
         Ok(())
@@ -397,72 +397,6 @@ where
         Ok(())
     }
 
-    /// Appends if the object exists: slot first, then known objects, because a key moves slot → known → no slot.
-    fn delete_delta(&self, key: K, delta: Delta<T, K>) -> Result<(), Refused<T, K>> {
-        let hash = self.slots.hash(&key);
-        let known_first = seeded::on(Bug::DeleteKnownFirst).then(|| self.is_known(&key));
-        let mut shard = self.slots.lock(hash);
-        match self.look_for_delete(&mut shard, &key) {
-            Existence::Live(_) | Existence::Gone { pending: true } => {
-                let appended = self.append_under(&mut shard, hash, key, delta, Source::Producer);
-                drop(shard);
-                self.finish(appended?);
-                return Ok(());
-            }
-            Existence::Gone { pending: false } => {
-                drop(shard);
-                return Ok(());
-            }
-            Existence::Unknown => drop(shard),
-        }
-        // No guard is held here: known objects are the user's code.
-        if known_first.unwrap_or_else(|| self.is_known(&key)) {
-            let mut shard = self.slots.lock(hash);
-            let appended = self.append_under(&mut shard, hash, key, delta, Source::Producer);
-            drop(shard);
-            self.finish(appended?);
-        }
-        Ok(())
-    }
-
-    /// What the slot says to a delete. One that is going to be ignored leaves its stamp for a running Replace, or the
-    /// list would bring the key back (I6).
-    fn look_for_delete(&self, shard: &mut Shard<'_, K, Slot<T, K>, S>, key: &K) -> Existence<T> {
-        let found = shard.get_mut(key).map_or(Existence::Unknown, |slot| slot.existence());
-        let epoch = self.epoch();
-        let nothing = matches!(found, Existence::Gone { pending: false } | Existence::Unknown);
-        if nothing && epoch % 2 == 1 && !seeded::on(Bug::DeleteNoStamp) {
-            match shard.get_mut(key) {
-                Some(slot) => slot.stamp(epoch),
-                None => shard.insert(key.clone(), Slot::new()).stamp(epoch),
-            }
-        }
-        found
-    }
-
-    /// Whether a delete would be queued. Only asked to spare the transformer.
-    fn may_exist(&self, key: &K) -> bool {
-        let mut shard = self.slots.lock(self.slots.hash(key));
-        let found = self.look_for_delete(&mut shard, key);
-        drop(shard);
-        match found {
-            Existence::Live(_) | Existence::Gone { pending: true } => true,
-            Existence::Gone { pending: false } => false,
-            Existence::Unknown => self.is_known(key),
-        }
-    }
-
-    /// A lookup that fails counts as "may exist" (rule A6.4).
-    fn is_known(&self, key: &K) -> bool {
-        match &self.options.known {
-            Known::External(known) => {
-                assert_no_guard();
-                !matches!(known.get_by_key(key), Ok(None))
-            }
-            Known::Nowhere | Known::Embedded => false,
-        }
-    }
-
     /// The one way into a slot. Takes room, appends, and pushes the ticket while the guard is held.
     pub(super) fn append_under(
         &self,
@@ -494,7 +428,9 @@ where
         if !self.room.is_unlimited() && !self.admit(&Slot::new(), &delta, source) {
             return Err((key, delta));
         }
+        let taken = self.room.give_back_on_unwind();
         let slot = shard.insert(key.clone(), Slot::new());
+        std::mem::forget(taken);
         let duty = self.append_to(slot, delta, mode, source, &mut garbage);
         Ok(self.obey(duty, key, hash, number, garbage, 0))
     }
@@ -585,7 +521,7 @@ where
             self.wake_consumer();
         }
         if appended.freed > 0 {
-            self.room.notify(appended.freed);
+            self.room.notify();
         }
         drop((appended.garbage, appended.unneeded_key));
     }

@@ -19,7 +19,7 @@ use crate::delta::Delta;
 use crate::error::{PushError, ReplaceError, TryReplaceError};
 use crate::key::KeyError;
 use crate::seeded::{self, Bug};
-use crate::sync::{MutexGuard, Ordering, assert_no_guard};
+use crate::sync::{MutexGuard, Ordering, asleep, assert_no_guard};
 
 /// A list whose keys are known and whose objects are transformed.
 struct Prepared<T, K> {
@@ -149,7 +149,7 @@ where
         while !self.may_go_in() {
             let listener = self.room.event().listen();
             if !self.may_go_in() {
-                listener.await;
+                asleep(listener).await;
             }
         }
         self.replace_now(prepared);

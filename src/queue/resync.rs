@@ -10,7 +10,7 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
 use super::produce::Source;
-use super::slot::{Release, Slot};
+use super::slot::Slot;
 use super::{DeltaFifo, Known};
 use crate::delta::Delta;
 use crate::key::KeyError;
@@ -164,9 +164,7 @@ where
             return;
         }
         let mut shard = self.queue.slots.lock(self.hash);
-        let retention = self.queue.retention();
-        let verdict = shard.get_mut(&key).map(|slot| slot.transition_from_resyncing(self.number, retention));
-        let removed = if verdict == Some(Release::Remove) { shard.remove(&key) } else { None };
+        let removed = self.queue.let_go(&mut shard, &key, self.number);
         drop(shard);
         drop(removed);
     }

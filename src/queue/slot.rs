@@ -221,7 +221,7 @@ impl<T, K> Slot<T, K> {
                 };
             }
             if busy.flags & CLAIMED != 0 && !seeded::on(Bug::DeleteSkipsClaimed) {
-                return match busy.flags & IN_FLIGHT_DELETED != 0 {
+                return match busy.flags & IN_FLIGHT_DELETED != 0 && !seeded::on(Bug::ReplaceDeletesTwice) {
                     true => Existence::Gone { pending: false },
                     false => Existence::Live(busy.in_flight.clone()),
                 };
@@ -293,7 +293,7 @@ impl<T, K> Slot<T, K> {
         }
         let newest = deltas.newest();
         let deleted = newest.is_some_and(Delta::is_deleted);
-        busy.in_flight = newest.and_then(Delta::object).cloned();
+        busy.in_flight = newest.filter(|_| !seeded::on(Bug::ClaimForgetsNewest)).and_then(Delta::object).cloned();
         let initial = busy.flags & INITIAL_PENDING != 0;
         busy.flags = busy.flags & (RESERVED | INITIAL_CLAIMED) | CLAIMED;
         if deleted {
@@ -399,6 +399,12 @@ impl<T, K> Slot<T, K> {
         true
     }
 
+    /// absent, idle -> RESYNCING for a delete, which has just seen that the key is not busy.
+    pub(super) fn reserve(&mut self, number: u64) {
+        let reserved = self.transition_to_resyncing(number);
+        debug_assert!(reserved, "a busy slot says whether its object exists");
+    }
+
     /// Whether the Resync `number` still holds the key.
     pub(super) fn is_resyncing(&self, number: u64) -> bool {
         self.busy.as_ref().is_some_and(|busy| busy.flags & RESYNCING != 0 && busy.number == number)
@@ -410,7 +416,8 @@ impl<T, K> Slot<T, K> {
             return Release::Keep;
         }
         self.busy_mut().flags &= !RESYNCING;
-        self.retire(retention, false)
+        // Most often the object was gone. A key that does exist loses no more than its place in the reserve.
+        self.retire(retention, !seeded::on(Bug::ReservationTakesReserve))
     }
 
     /// Idle, and here only because a Replace was running.
@@ -431,10 +438,15 @@ impl<T, K> Slot<T, K> {
         }
         // A running Replace (odd epoch) must find the stamp (I6); it sweeps the slot at its end.
         let stamped = retention.epoch % 2 == 1 && busy.stamp >= retention.epoch;
+        let wanted = !deleted || self.known.is_some();
         if stamped && !seeded::on(Bug::ReleaseDropsStamped) {
+            // The sweep leaves reserved slots alone, so one that will not be wanted then gives its place back now.
+            if !wanted && busy.flags & RESERVED != 0 && !seeded::on(Bug::ReleaseKeepsReserve) {
+                busy.flags &= !RESERVED;
+                retention.reserve.give_back();
+            }
             return Release::Keep;
         }
-        let wanted = !deleted || self.known.is_some();
         if busy.flags & RESERVED != 0 {
             if wanted {
                 return Release::Keep;

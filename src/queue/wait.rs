@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::DeltaFifo;
 use crate::error::{PopTimeoutError, TryPopError};
 use crate::seeded::{self, Bug};
-use crate::sync::{Event, Listener, Ordering, SPINS, spin, wait_deadline};
+use crate::sync::{Event, Listener, Ordering, SPINS, asleep, spin, wait_deadline};
 
 impl<T, K, S> DeltaFifo<T, K, S>
 where
@@ -126,7 +126,7 @@ where
             if let Some(synced) = self.synced_or_closed() {
                 return synced;
             }
-            listener.await;
+            asleep(listener).await;
         }
     }
 
@@ -151,7 +151,7 @@ where
     /// assert!(!fifo.wait_synced_timeout(Duration::from_millis(1)));
     /// ```
     pub fn wait_synced_timeout(&self, timeout: Duration) -> bool {
-        block_until(self.synced.event(), Some(Instant::now() + timeout), || self.synced_or_closed()).unwrap_or(false)
+        block_until(self.synced.event(), deadline(timeout), || self.synced_or_closed()).unwrap_or(false)
     }
 
     fn synced_or_closed(&self) -> Option<bool> {
@@ -193,8 +193,12 @@ where
             return;
         }
         self.consumers.notify(usize::MAX);
-        self.room.event().notify(usize::MAX);
-        self.synced.event().notify(usize::MAX);
+        if !seeded::on(Bug::CloseNoRoomNotify) {
+            self.room.event().notify(usize::MAX);
+        }
+        if !seeded::on(Bug::CloseNoSyncedNotify) {
+            self.synced.event().notify(usize::MAX);
+        }
     }
 
     /// Whether [`close`](Self::close) was called. There may still be something to deliver.
@@ -212,8 +216,9 @@ where
 
     /// Closes the queue and waits until nothing is queued and nothing is claimed.
     ///
-    /// Consumers have to go on until they get [`Closed`](crate::Closed); a claim that is never released makes it wait
-    /// for ever. Unlike client-go's work queue it does not return while keys are queued and none is being processed
+    /// Somebody has to go on popping until it gets [`Closed`](crate::Closed) *after the last release*: an owner that
+    /// releases its claims before it pops again does so by itself; a task that pops for others does not (see
+    /// [`Claim::into_owned`](crate::Claim::into_owned)). A claim that is never released makes it wait for ever. Unlike client-go's work queue it does not return while keys are queued and none is being processed
     /// (rule W6). What is reported after the close is waited for if it is seen; who needs an exact end
     /// stops the producers first.
     ///
@@ -240,7 +245,7 @@ where
             if drain.is_done() {
                 return;
             }
-            listener.await;
+            asleep(listener).await;
         }
     }
 
@@ -275,9 +280,13 @@ where
     pub fn close_and_drain_timeout(&self, timeout: Duration) -> bool {
         self.close();
         let drain = Drain::start(self);
-        let deadline = Some(Instant::now() + timeout);
-        block_until(&self.drained, deadline, || drain.is_done().then_some(())).is_some()
+        block_until(&self.drained, deadline(timeout), || drain.is_done().then_some(())).is_some()
     }
+}
+
+/// The end of a timeout; `None` for one beyond what the clock can say, which is no timeout.
+pub(super) fn deadline(timeout: Duration) -> Option<Instant> {
+    Instant::now().checked_add(timeout)
 }
 
 /// Runs `attempt` until it yields something or the time is over.

@@ -1,6 +1,11 @@
 //! The real parts.
 
+use std::future::Future;
 use std::hash::{BuildHasher, Hash};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
 
 use dashmap::{DashMap, RwLockWriteGuard, SharedValue};
 use hashbrown::raw::RawTable;
@@ -188,4 +193,48 @@ pub(crate) fn spin() {
 /// Waits until notified (`true`) or until the time is over.
 pub(crate) fn wait_deadline(listener: EventListener, deadline: std::time::Instant) -> bool {
     listener.wait_deadline(deadline).is_some()
+}
+
+/// Waits until notified, as a future.
+pub(crate) fn asleep(listener: EventListener) -> Asleep {
+    Asleep { listener, waker: None }
+}
+
+/// A listener whose waker cannot panic.
+///
+/// event-listener calls wakers under its lock, in the middle of its own counting: a panic there would leave the event
+/// wrong for ever, and nobody would be woken any more. So it is given a waker that contains the panic of the user's.
+pub(crate) struct Asleep {
+    listener: EventListener,
+    /// The waker of the last poll, and the one made of it.
+    waker: Option<(Waker, Waker)>,
+}
+
+impl Future for Asleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        let waker = match &mut this.waker {
+            Some((given, contained)) if given.will_wake(cx.waker()) => contained,
+            other => {
+                let contained = Waker::from(Arc::new(Contained(cx.waker().clone())));
+                &mut other.insert((cx.waker().clone(), contained)).1
+            }
+        };
+        Pin::new(&mut this.listener).poll(&mut Context::from_waker(waker))
+    }
+}
+
+struct Contained(Waker);
+
+impl Wake for Contained {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        // The panic hook has reported it; the task that is not woken is the one whose waker is broken.
+        let _ = catch_unwind(AssertUnwindSafe(|| self.0.wake_by_ref()));
+    }
 }

@@ -6,6 +6,14 @@ pub(crate) const SPINS: u32 = 0;
 
 pub(crate) fn spin() {}
 
+/// See `real.rs`; the models' wakers do not panic.
+pub(crate) type Asleep = EventListener;
+
+/// Waits until notified, as a future.
+pub(crate) fn asleep(listener: EventListener) -> Asleep {
+    listener
+}
+
 /// Time does not pass in a model: a timeout is modelled as a cancelled wait.
 pub(crate) fn wait_deadline(listener: EventListener, _deadline: std::time::Instant) -> bool {
     Listener::wait(listener);

@@ -1,0 +1,170 @@
+//! Delete: does the object exist? The slot is asked first, then known objects, because a key moves
+//! slot → known → no slot (C-6).
+//!
+//! Where the slot says nothing and known objects are the user's, the answer is read under no guard. So the delete
+//! *reserves* the idle key first, as a Resync does: while it holds the reservation nobody can claim the key, so its
+//! known object stays what it is; whoever appends meanwhile takes the key over, and the delete looks again. It is
+//! decided under one guard, and only then, if it found nothing, does it leave its stamp for a running Replace (I6).
+//! A stamp left earlier would outlive a delete that is refused after all (no room, the transformer), and hide the
+//! list's version of the key.
+
+use std::hash::{BuildHasher, Hash};
+
+use super::produce::{Refused, Source};
+use super::slot::{Existence, Release, Slot};
+use super::{DeltaFifo, Known};
+use crate::delta::Delta;
+use crate::known::KnownObjects;
+use crate::seeded::{self, Bug};
+use crate::sync::{Ordering, Shard, assert_no_guard};
+
+/// The guard under which a delete found its object, and the number of its reservation, if it needed one.
+struct Found<'q, T, K, S> {
+    shard: Shard<'q, K, Slot<T, K>, S>,
+    reserved: Option<u64>,
+}
+
+impl<T, K, S> DeltaFifo<T, K, S>
+where
+    K: Clone + Eq + Hash,
+    S: BuildHasher + Clone,
+{
+    /// Appends if the object exists; else leaves the stamp.
+    pub(super) fn delete_delta(&self, key: K, delta: Delta<T, K>) -> Result<(), Refused<T, K>> {
+        let hash = self.slots.hash(&key);
+        let Some(Found { mut shard, reserved }) = self.find_for_delete(hash, &key) else { return Ok(()) };
+        match self.append_under(&mut shard, hash, key, delta, Source::Producer) {
+            Ok(appended) => {
+                drop(shard);
+                self.finish(appended);
+                Ok(())
+            }
+            Err((key, delta)) => {
+                let removed = reserved.and_then(|number| self.let_go(&mut shard, &key, number));
+                drop(shard);
+                drop(removed);
+                Err((key, delta))
+            }
+        }
+    }
+
+    /// Whether a delete would be queued. Asked before the transformer runs; a `false` is final, the delete has
+    /// happened.
+    pub(super) fn may_exist(&self, key: &K) -> bool {
+        let hash = self.slots.hash(key);
+        let Some(Found { mut shard, reserved }) = self.find_for_delete(hash, key) else { return false };
+        let removed = reserved.and_then(|number| self.let_go(&mut shard, key, number));
+        drop(shard);
+        drop(removed);
+        true
+    }
+
+    /// Locks the shard of an object that exists. `None`: it does not, and that is decided and stamped.
+    fn find_for_delete<'q>(&'q self, hash: u64, key: &K) -> Option<Found<'q, T, K, S>> {
+        let known_first = match &self.options.known {
+            Known::External(known) if seeded::on(Bug::DeleteKnownFirst) => Some(is_known(&**known, key)),
+            _ => None,
+        };
+        loop {
+            let mut shard = self.slots.lock(hash);
+            match shard.get_mut(key).map_or(Existence::Unknown, |slot| slot.existence()) {
+                Existence::Live(_) | Existence::Gone { pending: true } => {
+                    return Some(Found { shard, reserved: None });
+                }
+                Existence::Gone { pending: false } => {
+                    self.leave_stamp(&mut shard, key);
+                    return None;
+                }
+                Existence::Unknown => {}
+            }
+            let Known::External(known) = &self.options.known else {
+                self.leave_stamp(&mut shard, key);
+                return None;
+            };
+            if seeded::on(Bug::DeleteStampsEarly) {
+                self.leave_stamp(&mut shard, key);
+            }
+            // Relaxed: only uniqueness counts.
+            let number = self.resyncs.fetch_add(1, Ordering::Relaxed);
+            match shard.get_mut(key) {
+                Some(slot) => slot.reserve(number),
+                None => shard.insert(key.clone(), Slot::new()).reserve(number),
+            }
+            drop(shard);
+            // No guard is held here: known objects are the user's code.
+            let mut reservation = Reservation { queue: self, key: Some(key), hash, number };
+            let known = known_first.unwrap_or_else(|| is_known(&**known, key));
+            reservation.key = None;
+            let mut shard = self.slots.lock(hash);
+            let held = shard.get_mut(key).is_some_and(|slot| slot.is_resyncing(number));
+            if !held && !seeded::on(Bug::DeleteTrustsLookup) {
+                drop(shard);
+                continue;
+            }
+            if known {
+                return Some(Found { shard, reserved: Some(number) });
+            }
+            self.leave_stamp(&mut shard, key);
+            let removed = self.let_go(&mut shard, key, number);
+            drop(shard);
+            drop(removed);
+            return None;
+        }
+    }
+
+    /// A delete that found nothing took effect: a Replace that is running must not bring the key back (I6).
+    fn leave_stamp(&self, shard: &mut Shard<'_, K, Slot<T, K>, S>, key: &K) {
+        let epoch = self.epoch();
+        if epoch.is_multiple_of(2) || seeded::on(Bug::DeleteNoStamp) {
+            return;
+        }
+        match shard.get_mut(key) {
+            Some(slot) => slot.stamp(epoch),
+            None => shard.insert(key.clone(), Slot::new()).stamp(epoch),
+        }
+    }
+
+    /// Gives a reservation up, if it is still held. What it returns is to be dropped after the guard.
+    pub(super) fn let_go(
+        &self,
+        shard: &mut Shard<'_, K, Slot<T, K>, S>,
+        key: &K,
+        number: u64,
+    ) -> Option<(K, Slot<T, K>)> {
+        let retention = self.retention();
+        let verdict = shard.get_mut(key).map(|slot| slot.transition_from_resyncing(number, retention));
+        if verdict == Some(Release::Remove) { shard.remove(key) } else { None }
+    }
+}
+
+/// A lookup that fails counts as "may exist" (rule A6.4).
+fn is_known<T, K>(known: &dyn KnownObjects<T, K>, key: &K) -> bool {
+    assert_no_guard();
+    !matches!(known.get_by_key(key), Ok(None))
+}
+
+/// Lets go of the key if the user's lookup panics.
+struct Reservation<'a, T, K, S>
+where
+    K: Clone + Eq + Hash,
+    S: BuildHasher + Clone,
+{
+    queue: &'a DeltaFifo<T, K, S>,
+    key: Option<&'a K>,
+    hash: u64,
+    number: u64,
+}
+
+impl<T, K, S> Drop for Reservation<'_, T, K, S>
+where
+    K: Clone + Eq + Hash,
+    S: BuildHasher + Clone,
+{
+    fn drop(&mut self) {
+        let Some(key) = self.key else { return };
+        let mut shard = self.queue.slots.lock(self.hash);
+        let removed = self.queue.let_go(&mut shard, key, self.number);
+        drop(shard);
+        drop(removed);
+    }
+}
