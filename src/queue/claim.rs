@@ -342,7 +342,9 @@ where
         if freed > 0 {
             self.room.notify();
         }
-        if merged || (seeded::on(Bug::SyncedRequeueCounts) && !self.has_synced()) {
+        if (merged && !seeded::on(Bug::SyncedMergedTwice))
+            || (seeded::on(Bug::SyncedRequeueCounts) && !self.has_synced())
+        {
             self.synced.count_off();
         }
         if !seeded::on(Bug::RequeueNoNotify) {

@@ -86,10 +86,10 @@ where
             }
             // Relaxed: only uniqueness counts.
             let number = self.resyncs.fetch_add(1, Ordering::Relaxed);
-            match shard.get_mut(key) {
+            let number = match shard.get_mut(key) {
                 Some(slot) => slot.reserve(number),
                 None => shard.insert(key.clone(), Slot::new()).reserve(number),
-            }
+            };
             drop(shard);
             // No guard is held here: known objects are the user's code.
             let mut reservation = Reservation { queue: self, key: Some(key), hash, number };

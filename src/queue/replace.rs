@@ -361,6 +361,11 @@ where
     S: BuildHasher + Clone,
 {
     fn drop(&mut self) {
+        if seeded::on(Bug::ReplaceSweepsEarly) {
+            self.queue.sweep();
+            self.queue.state.epoch.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
         // E5, Relaxed: the sweep visits every slot under its guard, after this.
         self.queue.state.epoch.fetch_add(1, Ordering::Relaxed);
         self.queue.sweep();

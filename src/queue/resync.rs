@@ -82,6 +82,7 @@ where
     fn resync_external(&self, known: &dyn KnownObjects<T, K>) -> Result<(), KeyError<T>> {
         // Relaxed: only uniqueness counts.
         let number = self.resyncs.fetch_add(1, Ordering::Relaxed);
+        let number = if seeded::on(Bug::ResyncNumbersAlike) { 1 } else { number };
         assert_no_guard();
         for listed in known.list_keys() {
             let read_first = seeded::on(Bug::ResyncReadsFirst).then(|| known.get_by_key(&listed));

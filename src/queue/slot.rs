@@ -399,10 +399,15 @@ impl<T, K> Slot<T, K> {
         true
     }
 
-    /// absent, idle -> RESYNCING for a delete, which has just seen that the key is not busy.
-    pub(super) fn reserve(&mut self, number: u64) {
-        let reserved = self.transition_to_resyncing(number);
-        debug_assert!(reserved, "a busy slot says whether its object exists");
+    /// absent, idle -> RESYNCING for a delete, which has just seen that the key is not busy. A reservation that is
+    /// there already is shared: two deletes that took the key from each other could go on doing so for ever. Returns
+    /// the number that counts.
+    pub(super) fn reserve(&mut self, number: u64) -> u64 {
+        if !self.is(RESYNCING) {
+            let reserved = self.transition_to_resyncing(number);
+            debug_assert!(reserved, "a busy slot says whether its object exists");
+        }
+        self.busy_mut().number
     }
 
     /// Whether the Resync `number` still holds the key.

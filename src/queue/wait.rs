@@ -296,7 +296,9 @@ fn block_until<R>(event: &Event, deadline: Option<Instant>, mut attempt: impl Fn
             return Some(result);
         }
         let listener = event.listen();
-        if let Some(result) = attempt() {
+        if !seeded::on(Bug::WaitNoRecheckAfterListen)
+            && let Some(result) = attempt()
+        {
             return Some(result);
         }
         match deadline {
@@ -325,7 +327,7 @@ where
     S: BuildHasher + Clone,
 {
     fn start(queue: &'q DeltaFifo<T, K, S>) -> Self {
-        if !seeded::on(Bug::DrainFlagLate) {
+        if !seeded::on(Bug::DrainSetsNoFlag) {
             // E6, Relaxed: the scan in `is_done` visits every slot under its guard, after this.
             queue.state.draining.fetch_add(1, Ordering::Relaxed);
         }
@@ -352,7 +354,7 @@ where
     S: BuildHasher + Clone,
 {
     fn drop(&mut self) {
-        if !seeded::on(Bug::DrainFlagLate) {
+        if !seeded::on(Bug::DrainSetsNoFlag) {
             // Relaxed: at worst a release notifies an event that nobody listens to.
             self.queue.state.draining.fetch_sub(1, Ordering::Relaxed);
         }

@@ -81,6 +81,8 @@ fn a_timeout_is_kept() {
     assert_eq!(fifo.pop_timeout(Duration::ZERO).unwrap_err(), PopTimeoutError::Timeout);
     fifo.add(obj(1, 1)).unwrap();
     assert!(fifo.pop_timeout(Duration::ZERO).is_ok(), "what is there is given at once");
+    fifo.close();
+    assert_eq!(fifo.pop_timeout(Duration::MAX).unwrap_err(), PopTimeoutError::Closed, "beyond the clock: no timeout");
 }
 
 #[test]

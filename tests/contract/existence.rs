@@ -159,3 +159,17 @@ fn the_store_ends_equal_to_the_list() {
     drain(&fifo, &store);
     assert_eq!([1, 2, 3, 4].map(|key| store.version(key)), [None, Some(2), None, Some(1)]);
 }
+
+#[test]
+fn two_deletes_that_ask_the_store_at_the_same_time_both_end() {
+    let store = Store::with(&[obj(2, 1)]);
+    let fifo = fifo_over(&store);
+    for key in [1, 2] {
+        // Each lookup of one delete has the other one begin, as two threads in lock step would.
+        let f = fifo.clone();
+        store.on_next_get(move || f.delete(obj(key, 3)).unwrap());
+        fifo.delete(obj(key, 2)).unwrap();
+    }
+    assert_eq!(pop(&fifo), (2, vec![(Deleted, Some(3), false)]), "two deletions in a row are one");
+    assert!(fifo.is_empty());
+}

@@ -177,3 +177,21 @@ fn a_panic_in_a_custom_compression_puts_the_deltas_back() {
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(fifo.try_pop()))).is_err());
     assert_eq!(pop(&fifo), (1, vec![(Added, Some(1), false)]));
 }
+
+#[test]
+fn dead_tickets_do_not_use_up_the_turns_of_the_background() {
+    let fifo = builder().background_share(NonZeroU32::new(2).unwrap()).embedded_store().build();
+    for key in 0..100 {
+        fifo.add(obj(key, 1)).unwrap();
+    }
+    while fifo.try_pop().is_ok() {}
+    fifo.resync().unwrap();
+    let mut waiting = fifo.list_keys();
+    // All but the one that waits longest of the rest move to the front.
+    let last = waiting.pop().unwrap();
+    for key in &waiting {
+        fifo.update(obj(*key, 2)).unwrap();
+    }
+    let popped: Vec<u32> = (0..2).map(|_| pop(&fifo).0).collect();
+    assert!(popped.contains(&last), "two pops serve the background once, whatever is dead there: {popped:?}");
+}
