@@ -50,8 +50,10 @@ pub(crate) enum KeyFn<T, K> {
     /// By [`Keyed`].
     Keyed(fn(&T) -> K),
     /// By the user's function.
-    Custom(Box<dyn Fn(&T) -> Result<K, BoxError> + Send + Sync>),
+    Custom(CustomKeyFn<T, K>),
 }
+
+type CustomKeyFn<T, K> = Box<dyn Fn(&T) -> Result<K, BoxError> + Send + Sync>;
 
 impl<T, K> KeyFn<T, K> {
     /// Runs the user's code: never under a guard.

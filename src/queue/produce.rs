@@ -45,8 +45,11 @@ pub(super) struct Appended<T, K> {
     unneeded_key: Option<K>,
 }
 
+/// A delta with its key.
+type Keyed<T, K> = (K, Delta<T, K>);
+
 /// A delta that found no room, with its key.
-pub(super) type Refused<T, K> = (K, Delta<T, K>);
+pub(super) type Refused<T, K> = Keyed<T, K>;
 
 impl<T, K, S> DeltaFifo<T, K, S>
 where
@@ -333,7 +336,7 @@ where
     }
 
     /// Key and delta of a call; `None` for a delete that need not be transformed because it finds nothing.
-    fn prepare(&self, verb: Verb, object: Arc<T>) -> Result<Option<(K, Delta<T, K>)>, PushError<T>> {
+    fn prepare(&self, verb: Verb, object: Arc<T>) -> Result<Option<Keyed<T, K>>, PushError<T>> {
         if verb != Verb::Delete {
             self.populate();
         }
