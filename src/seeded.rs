@@ -92,6 +92,8 @@ bugs! {
     ReleaseKeepsReserve,
     /// A reservation of a key that is gone takes a place in the reserve.
     ReservationTakesReserve,
+    /// Replace sweeps while its epoch still runs.
+    ReplaceSweepsEarly,
     /// Two Replaces run at the same time.
     ReplaceUnlocked,
     /// Resync reads the object before it reserves the key.
@@ -100,6 +102,8 @@ bugs! {
     ResyncIgnoresBusy,
     /// Resync commits although a producer took the key over.
     ResyncCommitsOverridden,
+    /// The reservations of two Resyncs have the same number.
+    ResyncNumbersAlike,
     /// Resync leaves its reservation where the object is gone.
     ResyncKeepsReservation,
     /// A producer that meets a reservation leaves the ticket to the Resync.
@@ -118,10 +122,14 @@ bugs! {
     SyncedTagLost,
     /// A requeued initial key counts as processed.
     SyncedRequeueCounts,
+    /// A requeue that makes one initial key of two counts none off.
+    SyncedMergedTwice,
     /// `populated` is read and written in two steps.
     PopulateInTwoSteps,
     /// Nobody is woken when the queue has synced.
     SyncedNoNotify,
+    /// Who waits for the sync or a drain sleeps without a second look after it registered.
+    WaitNoRecheckAfterListen,
     /// Close wakes one consumer only.
     CloseNotifyOne,
     /// Close wakes before it sets the flag.
@@ -132,8 +140,8 @@ bugs! {
     DrainNoNotify,
     /// A drain looks at the order queue only.
     DrainIgnoresClaims,
-    /// A drain sets its flag after its scan.
-    DrainFlagLate,
+    /// A drain sets no flag, so releases do not tell it.
+    DrainSetsNoFlag,
     /// Taking deltas does not tell a producer that waits for room.
     RoomNoNotify,
     /// Room wakes one producer, who may not need it.

@@ -255,6 +255,7 @@ impl<T, K> Slot<T, K> {
         if !seeded::on(Bug::AppendNoStamp) {
             busy.stamp = busy.stamp.max(mode.stamp);
         }
+        let trusts = seeded::on(Bug::AppendTrustsReservation) && !matches!(delta, Delta::Sync(_));
         mode.rule.append(&mut busy.pending, delta, &mut garbage.deltas, buffer);
         if busy.flags & CLAIMED != 0 {
             return if seeded::on(Bug::AppendTicketWhenClaimed) {
@@ -272,7 +273,7 @@ impl<T, K> Slot<T, K> {
             }
             return if seeded::on(Bug::AppendAlwaysTicket) { Append::PushTicket } else { Append::AlreadyQueued };
         }
-        if seeded::on(Bug::AppendTrustsReservation) && busy.flags & RESYNCING != 0 {
+        if trusts && busy.flags & RESYNCING != 0 {
             return Append::OwnerWillRequeue;
         }
         // A Resync that reserved the key finds it taken over (its number no longer counts).
