@@ -92,7 +92,7 @@ impl<T, K, S> Builder<T, K, S> {
         self
     }
 
-    /// Whether `replace` makes `Replaced` deltas; else it makes `Sync` ones (A1.3).
+    /// Whether `replace` makes `Replaced` deltas; else it makes `Sync` ones, as in client-go by default.
     ///
     /// ```
     /// # use delta_fifo::baseline::MutexFifo;

@@ -170,7 +170,7 @@ impl<T, K: Clone + Eq + Hash, S: BuildHasher + Clone> MutexFifo<T, K, S> {
         }
     }
 
-    /// A3.5: everybody, on every append.
+    /// Everybody, on every append, as client-go does.
     fn wake(&self, inner: &Inner<T, K, S>) {
         if inner.waiting > 0 {
             self.changed.notify_all();
@@ -198,7 +198,7 @@ impl<T, K: Clone + Eq + Hash, S: BuildHasher + Clone> MutexFifo<T, K, S> {
 
 /// State.
 impl<T, K: Clone + Eq + Hash, S: BuildHasher + Clone> MutexFifo<T, K, S> {
-    /// Whether the first Replace is processed, or there is none because another call came first (A10.1).
+    /// Whether the first Replace is processed, or there is none because another call came first (A10.3).
     ///
     /// ```
     /// # let fifo = delta_fifo::baseline::MutexFifo::<u32, u32>::builder_with_key_fn(|n: &u32| Ok::<_, String>(*n)).build();

@@ -35,7 +35,7 @@ pub(super) struct Options<T, K> {
 
 /// Where the queue learns what the consumer has applied.
 pub(super) enum Known<T, K> {
-    /// It does not (A1.2).
+    /// It does not.
     Nothing,
     /// From the consumer's store.
     Store(Box<dyn KnownObjects<T, K>>),
@@ -56,7 +56,7 @@ pub(super) struct State<T, K, S> {
     deltas: usize,
     /// The keys that have pending deltas.
     keys: usize,
-    /// Some producer has called (A0.3).
+    /// Some producer has called (A5.1).
     populated: bool,
     /// The keys of the first Replace that are not processed yet.
     remaining: usize,
@@ -199,7 +199,7 @@ impl<T, K: Clone + Eq + Hash, S: BuildHasher + Clone> State<T, K, S> {
         self.append(options, push.key, push.delta);
     }
 
-    /// A6.1: an object without a key leaves everything as it was. `None`: there is nothing to delete (A6.2).
+    /// A6.1: an object without a key leaves everything as it was. `None`: there is nothing to delete.
     pub(super) fn prepare_delete(
         &mut self,
         options: &Options<T, K>,
@@ -220,7 +220,7 @@ impl<T, K: Clone + Eq + Hash, S: BuildHasher + Clone> State<T, K, S> {
         Push { delta: tombstone(key.clone(), object), key }
     }
 
-    /// A6.3 to A6.6
+    /// A6.3, A6.4, A6.5
     pub(super) fn delete(&mut self, options: &Options<T, K>, push: Push<T, K>) {
         if self.exists(options, &push.key) {
             self.append(options, push.key, push.delta);
@@ -326,29 +326,28 @@ impl<T, K: Clone + Eq + Hash, S: BuildHasher + Clone> State<T, K, S> {
 
     // ---- take, release ----
 
-    /// The oldest key with all its deltas (A9.3).
+    /// The oldest key with all its deltas. A key that the user's compression leaves nothing of is processed.
     pub(super) fn take(&mut self, options: &Options<T, K>) -> Option<Popped<T, K>> {
         loop {
-            let taken = self.take_at(options, 0)?;
-            if !taken.deltas.is_empty() {
-                return Some(taken);
+            let popped = self.take_at(options, 0)?;
+            if !popped.deltas.is_empty() {
+                return Some(popped);
             }
-            self.finish(taken.counted);
+            self.release(options, &popped.key, popped.counted);
         }
     }
 
     /// This key with all its deltas, wherever it is in the queue.
     pub(super) fn take_key(&mut self, options: &Options<T, K>, key: &K) -> Option<Popped<T, K>> {
         let index = self.queue.iter().position(|queued| queued == key)?;
-        let taken = self.take_at(options, index)?;
-        if taken.deltas.is_empty() {
-            self.finish(taken.counted);
+        let popped = self.take_at(options, index)?;
+        if popped.deltas.is_empty() {
+            self.release(options, key, popped.counted);
             return None;
         }
-        Some(taken)
+        Some(popped)
     }
 
-    /// Empty deltas: the user's compression left nothing to process, and the key is already gone from `items`.
     fn take_at(&mut self, options: &Options<T, K>, index: usize) -> Option<Popped<T, K>> {
         let key = self.queue.get(index)?.clone();
         let item = self.items.get_mut(&key).expect("a queued key has an item");
@@ -362,11 +361,9 @@ impl<T, K: Clone + Eq + Hash, S: BuildHasher + Clone> State<T, K, S> {
         self.deltas -= pending.len();
         self.keys -= 1;
         self.queue.remove(index);
+        // Before the user's compression: that decides what the consumer is shown, not what the queue knows.
+        item.claimed = pending.newest().cloned();
         let deltas = compressed.unwrap_or(pending);
-        item.claimed = deltas.newest().cloned();
-        if deltas.is_empty() {
-            self.items.remove(&key);
-        }
         Some(Popped { key, deltas, is_initial: counted || !self.populated, counted })
     }
 
@@ -420,7 +417,7 @@ impl<T, K: Clone + Eq + Hash, S: BuildHasher + Clone> State<T, K, S> {
         self.latch();
     }
 
-    /// A0.4. Called after every change of what it reads.
+    /// One way. Called after every change of what it reads.
     fn latch(&mut self) {
         self.synced |= self.populated && self.remaining == 0;
     }
