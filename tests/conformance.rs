@@ -263,7 +263,7 @@ impl<Q: Queue> Replay<Q> {
     }
 
     fn pop(&self, apply: bool, fail: bool) -> Popped {
-        match self.queue.pop() {
+        match self.queue.pop_now() {
             Ok(claim) => {
                 if apply {
                     self.store.apply(claim.key(), claim.deltas());
@@ -271,7 +271,7 @@ impl<Q: Queue> Replay<Q> {
                 let (key, init) = (claim.key().to_owned(), claim.is_initial());
                 let deltas = records(&key, claim.deltas());
                 // client-go does not queue it again when the handler fails (A9.4): it is done all the same.
-                claim.done();
+                claim.finish();
                 Popped::Key { key, init, deltas, err: fail.then(|| "process".to_owned()) }
             }
             Err(TryPopError::Closed) => Popped::Nothing { err: "closed".to_owned() },
@@ -317,7 +317,7 @@ impl<Q: Queue> Replay<Q> {
 
     fn drain(&self) -> Vec<Entry> {
         std::iter::from_fn(|| {
-            let claim = self.queue.pop().ok()?;
+            let claim = self.queue.pop_now().ok()?;
             Some(Entry { key: claim.key().to_owned(), deltas: records(claim.key(), claim.deltas()) })
         })
         .collect()

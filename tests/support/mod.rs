@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use delta_fifo::baseline::MutexFifo;
 use delta_fifo::{
-    BoxError, Compression, DefaultHashBuilder, Delta, DeltaFifo, Deltas, KnownObjects, Limits, TryPopError,
+    BoxError, Compression, DefaultHashBuilder, Deleted, Delta, DeltaFifo, Deltas, KnownObjects, Limits, TryPopError,
     TryPushError, TryReplaceError,
 };
 
@@ -45,6 +45,23 @@ impl fmt::Debug for Object {
     }
 }
 
+/// An object in short.
+pub fn o(name: &str, rv: u64) -> Arc<Object> {
+    Object::new(name, rv)
+}
+
+/// Deltas in short: `Added a@1`, `Deleted a@1`, and for a tombstone `Deleted(a: a@1)` or `Deleted(a)`.
+pub fn names(deltas: &[Delta<Object, String>]) -> Vec<String> {
+    let name = |delta: &Delta<Object, String>| match (delta, delta.object()) {
+        (Delta::Deleted(Deleted::FinalStateUnknown(tombstone)), Some(object)) => {
+            format!("Deleted({}: {object:?})", tombstone.key)
+        }
+        (Delta::Deleted(Deleted::FinalStateUnknown(tombstone)), None) => format!("Deleted({})", tombstone.key),
+        (delta, object) => format!("{} {:?}", delta.delta_type(), object.expect("only a tombstone has none")),
+    };
+    deltas.iter().map(name).collect()
+}
+
 /// client-go's tests have such a key function: by name, with one name that fails.
 pub fn key_of(object: &Object) -> Result<String, String> {
     if object.name == NO_KEY { Err(format!("{object:?} has no key")) } else { Ok(object.name.clone()) }
@@ -57,10 +74,17 @@ pub struct Store {
     /// Keys that are listed even if there is no object.
     ghosts: BTreeSet<String>,
     /// Keys whose lookup fails.
-    pub broken: Mutex<BTreeSet<String>>,
+    broken: Mutex<BTreeSet<String>>,
 }
 
 impl Store {
+    /// A store with these objects.
+    pub fn of(objects: &[Arc<Object>]) -> Arc<Store> {
+        let store = Store::default();
+        store.objects().extend(objects.iter().map(|object| (object.name.clone(), object.clone())));
+        Arc::new(store)
+    }
+
     /// A store with ghosts: listed keys without an object.
     pub fn with_ghosts(ghosts: impl IntoIterator<Item = String>) -> Store {
         Store { ghosts: ghosts.into_iter().collect(), ..Store::default() }
@@ -68,6 +92,11 @@ impl Store {
 
     pub fn objects(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Object>>> {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on the lookup of this key fails.
+    pub fn break_lookup(&self, key: &str) {
+        self.broken.lock().unwrap_or_else(PoisonError::into_inner).insert(key.to_owned());
     }
 
     /// Applies what a claim carries, oldest first: a deletion removes the key, all else puts the object.
@@ -146,6 +175,29 @@ fn transform(object: Arc<Object>) -> Result<Arc<Object>, String> {
     Ok(Arc::new(Object { transformed: object.transformed + 1, ..(*object).clone() }))
 }
 
+/// Tests that are generic over [`Queue`], run on the engine and on the baseline.
+#[macro_export]
+macro_rules! on_both {
+    ($($(#[$doc:meta])* fn $name:ident<$q:ident: Queue>() $body:block)*) => {$(
+        $(#[$doc])*
+        mod $name {
+            use super::*;
+
+            fn check<$q: Queue>() $body
+
+            #[test]
+            fn engine() {
+                check::<delta_fifo::DeltaFifo<Object, String>>();
+            }
+
+            #[test]
+            fn baseline() {
+                check::<delta_fifo::baseline::MutexFifo<Object, String>>();
+            }
+        }
+    )*};
+}
+
 /// What became of a producer's call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -185,8 +237,8 @@ pub trait Queue: Sized + Send + Sync {
     /// The place of the refused object comes with a refusal.
     fn push_list(&self, list: Vec<Arc<Object>>, form: Form) -> (Outcome, Option<usize>);
     fn resync(&self) -> Outcome;
-    fn pop(&self) -> Result<Self::Claim<'_>, TryPopError>;
-    fn pop_batch(&self, max: usize) -> Result<Vec<Self::Claim<'_>>, TryPopError>;
+    fn pop_now(&self) -> Result<Self::Claim<'_>, TryPopError>;
+    fn pop_batch_now(&self, max: usize) -> Result<Vec<Self::Claim<'_>>, TryPopError>;
     /// Waits. `None`: closed.
     fn pop_wait(&self, form: Form) -> Option<Self::Claim<'_>>;
     fn pop_batch_wait(&self, max: usize, form: Form) -> Option<Vec<Self::Claim<'_>>>;
@@ -223,10 +275,10 @@ pub trait Queue: Sized + Send + Sync {
 pub trait Claimed {
     fn key(&self) -> &str;
     fn deltas(&self) -> &Deltas<Object, String>;
-    fn take_deltas(&mut self) -> Deltas<Object, String>;
+    fn take(&mut self) -> Deltas<Object, String>;
     fn is_initial(&self) -> bool;
-    fn requeue(self);
-    fn done(self);
+    fn put_back(self);
+    fn finish(self);
 }
 
 macro_rules! impl_queue {
@@ -306,10 +358,10 @@ macro_rules! impl_queue {
                     Err(_) => Outcome::KeyError,
                 }
             }
-            fn pop(&self) -> Result<Self::Claim<'_>, TryPopError> {
+            fn pop_now(&self) -> Result<Self::Claim<'_>, TryPopError> {
                 self.try_pop()
             }
-            fn pop_batch(&self, max: usize) -> Result<Vec<Self::Claim<'_>>, TryPopError> {
+            fn pop_batch_now(&self, max: usize) -> Result<Vec<Self::Claim<'_>>, TryPopError> {
                 self.try_pop_batch(max)
             }
             fn pop_wait(&self, form: Form) -> Option<Self::Claim<'_>> {
@@ -368,16 +420,16 @@ macro_rules! impl_queue {
             fn deltas(&self) -> &Deltas<Object, String> {
                 self.deltas()
             }
-            fn take_deltas(&mut self) -> Deltas<Object, String> {
+            fn take(&mut self) -> Deltas<Object, String> {
                 self.take_deltas()
             }
             fn is_initial(&self) -> bool {
                 self.is_initial()
             }
-            fn requeue(self) {
+            fn put_back(self) {
                 self.requeue();
             }
-            fn done(self) {
+            fn finish(self) {
                 self.done();
             }
         }
