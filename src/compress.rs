@@ -47,7 +47,8 @@ pub enum Compression<T, K = Arc<str>> {
     /// The user's own function. Changes are gathered by client-go's rule, and the function sees all of them when the
     /// key is claimed: under no lock and no guard, on the consumer's thread. An empty answer means that there is
     /// nothing to process: the key counts as processed and is not handed out. If the function panics, the
-    /// deltas stay queued as they were.
+    /// deltas stay queued as they were. It decides what the consumer is shown, not what the queue knows: tombstones and
+    /// the embedded store hold the newest object of before the function.
     Custom(CompressFn<T, K>),
 }
 
