@@ -79,6 +79,7 @@ where
     K: Clone + Eq + Hash,
     S: BuildHasher + Clone,
 {
+    #[inline]
     pub(super) fn new(queue: &'q DeltaFifo<T, K, S>, key: K, hash: u64, deltas: Deltas<T, K>, initial: bool) -> Self {
         Claim {
             queue: Owner::Borrowed(queue),
@@ -236,6 +237,7 @@ where
     K: Clone + Eq + Hash,
     S: BuildHasher + Clone,
 {
+    #[inline]
     fn drop(&mut self) {
         // None: the claim was turned into an owned one.
         let Some(key) = self.key.take() else { return };
@@ -273,6 +275,7 @@ where
     S: BuildHasher + Clone,
 {
     /// The end of a claim whose deltas were processed.
+    #[inline]
     fn release(&self, key: K, hash: u64) {
         if seeded::on(Bug::ReleaseInTwoSteps) {
             let mut shard = self.slots.lock(hash);

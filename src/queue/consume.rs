@@ -9,11 +9,21 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::claim::Claim;
+use super::order::Ticket;
+use super::slot::Taken;
 use super::wait::deadline;
 use super::{DefaultHashBuilder, DeltaFifo};
 use crate::error::{Closed, PopTimeoutError, TryPopError};
 use crate::seeded::{self, Bug};
 use crate::sync::{Asleep, asleep, assert_no_guard};
+
+/// Why a ticket yielded no claim.
+enum Passed {
+    /// It was dead.
+    Dead,
+    /// The user's compression left nothing to process.
+    Nothing,
+}
 
 impl<T, K, S> DeltaFifo<T, K, S>
 where
@@ -25,55 +35,103 @@ where
     /// Two steps, each one atomic: the ticket decides which key; then the claim takes all deltas the key has at that
     /// moment. Between the two a producer may add one, so across keys the order is that of the tickets, not that of
     /// single deltas.
+    ///
+    /// Inlined, with what is rare out of the way, so that the claim is made where the caller wants it: to copy one
+    /// costs as much as a look into the table.
+    #[inline(always)]
     fn take(&self) -> Option<Claim<'_, T, K, S>> {
-        let mut buried = false;
+        let ticket = self.order.pop()?;
+        let Some(taken) = self.take_deltas(&ticket) else {
+            // Before the next claim is made: should the drop of this key panic, that claim would be lost.
+            drop(ticket);
+            return self.take_next(Passed::Dead);
+        };
+        let claim = Claim::new(self, ticket.key, ticket.hash, taken.deltas, taken.initial);
+        if !self.room.is_unlimited() || self.options.custom.is_some() {
+            return match self.complete(claim) {
+                Some(claim) => Some(claim),
+                None => self.take_next(Passed::Nothing),
+            };
+        }
+        Some(claim)
+    }
+
+    /// [`take`](Self::take) after a ticket that yielded no claim.
+    #[cold]
+    #[inline(never)]
+    fn take_next(&self, mut passed: Passed) -> Option<Claim<'_, T, K, S>> {
         loop {
-            let ticket = if buried { self.order.pop_again()? } else { self.order.pop()? };
-            let stale = seeded::on(Bug::ClaimInTwoSteps).then(|| {
-                let mut shard = self.slots.lock(ticket.hash);
-                shard.get_mut(&ticket.key).and_then(|slot| slot.pending().cloned())
-            });
-            let mut shard = self.slots.lock(ticket.hash);
-            let taken = shard.get_mut(&ticket.key).and_then(|slot| slot.transition_to_claimed(ticket.number));
-            let Some(mut taken) = taken else {
-                drop(shard);
-                self.order.count_buried();
-                buried = true;
-                // A drain that saw this ticket waits, and perhaps nothing else is left that would wake it.
-                if !seeded::on(Bug::BuryNoNotify) {
-                    self.drained.notify(usize::MAX);
-                }
+            let ticket = match passed {
+                Passed::Dead => self.order.pop_again()?,
+                Passed::Nothing => self.order.pop()?,
+            };
+            let Some(taken) = self.take_deltas(&ticket) else {
+                passed = Passed::Dead;
                 continue;
             };
-            let limited = !self.room.is_unlimited();
-            let count = taken.deltas.len();
-            if limited {
-                self.room.give_back(true, count);
+            let claim = Claim::new(self, ticket.key, ticket.hash, taken.deltas, taken.initial);
+            if let Some(claim) = self.complete(claim) {
+                return Some(claim);
             }
+            passed = Passed::Nothing;
+        }
+    }
+
+    /// Claims the key of a ticket; `None` if the ticket is dead.
+    #[inline(always)]
+    fn take_deltas(&self, ticket: &Ticket<K>) -> Option<Taken<T, K>> {
+        let stale = seeded::on(Bug::ClaimInTwoSteps).then(|| {
+            let mut shard = self.slots.lock(ticket.hash);
+            shard.get_mut(&ticket.key).and_then(|slot| slot.pending().cloned())
+        });
+        let mut shard = self.slots.lock(ticket.hash);
+        let taken = shard.get_mut(&ticket.key).and_then(|slot| slot.transition_to_claimed(ticket.number));
+        let Some(mut taken) = taken else {
             drop(shard);
-            if let Some(Some(stale)) = stale {
-                taken.deltas = stale;
+            self.bury();
+            return None;
+        };
+        if !self.room.is_unlimited() {
+            self.room.give_back(true, taken.deltas.len());
+        }
+        drop(shard);
+        if let Some(Some(stale)) = stale {
+            taken.deltas = stale;
+        }
+        if taken.initial && seeded::on(Bug::SyncedAtClaim) {
+            self.synced.count_off();
+        }
+        taken.initial |= !self.synced.is_populated();
+        Some(taken)
+    }
+
+    /// What a claim needs in a queue with limits or with the user's own compression; `None` if nothing is left to
+    /// process. The claim exists before any user code runs, so that a panic puts the deltas back.
+    #[inline(never)]
+    fn complete<'q>(&'q self, mut claim: Claim<'q, T, K, S>) -> Option<Claim<'q, T, K, S>> {
+        if !self.room.is_unlimited() {
+            self.room.notify();
+        }
+        if let Some(compress) = &self.options.custom {
+            assert_no_guard();
+            // The function gets a copy: if it panics, the claim still has the deltas.
+            let deltas = compress(claim.key(), claim.deltas.clone());
+            if deltas.is_empty() {
+                claim.done();
+                return None;
             }
-            if taken.initial && seeded::on(Bug::SyncedAtClaim) {
-                self.synced.count_off();
-            }
-            // The claim exists before any user code runs, so that a panic puts the deltas back.
-            let initial = taken.initial || !self.synced.is_populated();
-            let mut claim = Claim::new(self, ticket.key, ticket.hash, taken.deltas, initial);
-            if limited {
-                self.room.notify();
-            }
-            if let Some(compress) = &self.options.custom {
-                assert_no_guard();
-                // The function gets a copy: if it panics, the claim still has the deltas.
-                let deltas = compress(claim.key(), claim.deltas.clone());
-                if deltas.is_empty() {
-                    claim.done();
-                    continue;
-                }
-                claim.deltas = deltas;
-            }
-            return Some(claim);
+            claim.deltas = deltas;
+        }
+        Some(claim)
+    }
+
+    /// A ticket was popped that is dead.
+    #[cold]
+    fn bury(&self) {
+        self.order.count_buried();
+        // A drain that saw this ticket waits, and perhaps nothing else is left that would wake it.
+        if !seeded::on(Bug::BuryNoNotify) {
+            self.drained.notify(usize::MAX);
         }
     }
 
@@ -92,10 +150,17 @@ where
     /// fifo.add(1).unwrap();
     /// assert_eq!(*fifo.try_pop().unwrap().key(), 1);
     /// ```
+    #[inline]
     pub fn try_pop(&self) -> Result<Claim<'_, T, K, S>, TryPopError> {
-        if let Some(claim) = self.take() {
-            return Ok(claim);
+        match self.take() {
+            Some(claim) => Ok(claim),
+            None => self.take_if_closed(),
         }
+    }
+
+    /// The second half of a pop that found nothing.
+    #[inline(never)]
+    fn take_if_closed(&self) -> Result<Claim<'_, T, K, S>, TryPopError> {
         if !self.is_closed() {
             return Err(TryPopError::Empty);
         }
@@ -163,6 +228,16 @@ where
     /// });
     /// ```
     pub fn pop_blocking(&self) -> Result<Claim<'_, T, K, S>, Closed> {
+        // The usual case here, where the claim is made in place; what waits is out of the way.
+        match self.take() {
+            Some(claim) => Ok(claim),
+            None => self.pop_sleeping(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn pop_sleeping(&self) -> Result<Claim<'_, T, K, S>, Closed> {
         match self.block_on_consumers(None, || self.try_pop()) {
             Ok(claim) => Ok(claim),
             Err(_) => Err(Closed(())),

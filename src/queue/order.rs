@@ -18,7 +18,8 @@ pub(super) struct Ticket<K> {
 }
 
 pub(super) struct Order<K> {
-    front: Queue<Ticket<K>>,
+    /// Without a number: it would be 0, and a place less large costs every queued key less memory.
+    front: Queue<(K, u64)>,
     background: Option<Background<K>>,
 }
 
@@ -61,26 +62,31 @@ impl<K> Order<K> {
     pub(super) fn push(&self, ticket: Ticket<K>) {
         match &self.background {
             Some(background) if ticket.number != 0 => background.queue.push(ticket),
-            _ => self.front.push(ticket),
+            _ => self.front.push((ticket.key, ticket.hash)),
         }
     }
 
     #[inline]
     pub(super) fn pop(&self) -> Option<Ticket<K>> {
-        let Some(background) = &self.background else { return self.front.pop() };
+        let Some(background) = &self.background else { return self.pop_front() };
         // Relaxed: a turn counter; it decides which lane is asked first, not what is found there.
         let turn = background.turn.fetch_add(1, Ordering::Relaxed) as u32;
         if turn % background.share == 0 {
-            background.queue.pop().or_else(|| self.front.pop())
+            background.queue.pop().or_else(|| self.pop_front())
         } else {
-            self.front.pop().or_else(|| background.queue.pop())
+            self.pop_front().or_else(|| background.queue.pop())
         }
+    }
+
+    #[inline]
+    fn pop_front(&self) -> Option<Ticket<K>> {
+        self.front.pop().map(|(key, hash)| Ticket { key, hash, number: 0 })
     }
 
     /// After a dead ticket, in the same turn: asks the background once more, so that dead tickets use up no turns of
     /// it and never pile up.
     pub(super) fn pop_again(&self) -> Option<Ticket<K>> {
-        self.background.as_ref().and_then(|background| background.queue.pop()).or_else(|| self.front.pop())
+        self.background.as_ref().and_then(|background| background.queue.pop()).or_else(|| self.pop_front())
     }
 
     /// A key was promoted: its old ticket is dead.

@@ -336,6 +336,7 @@ where
     }
 
     /// Key and delta of a call; `None` for a delete that need not be transformed because it finds nothing.
+    #[inline]
     fn prepare(&self, verb: Verb, object: Arc<T>) -> Result<Option<Keyed<T, K>>, PushError<T>> {
         if verb != Verb::Delete {
             self.populate();
@@ -359,6 +360,7 @@ where
         Ok(Some((key, delta)))
     }
 
+    #[inline]
     pub(super) fn transform(&self, object: Arc<T>) -> Result<Arc<T>, TransformError<T>> {
         match &self.options.transform {
             None => Ok(object),
@@ -370,12 +372,14 @@ where
     }
 
     /// The first mutating call populates the queue; one that is not a Replace also completes the initial batch.
+    #[inline]
     fn populate(&self) {
         if self.synced.populate() {
             self.synced.release_guard();
         }
     }
 
+    #[inline]
     fn push_delta(&self, verb: Verb, key: K, delta: Delta<T, K>) -> Result<(), Refused<T, K>> {
         match verb {
             Verb::Add | Verb::Update => self.append(key, delta),
@@ -383,6 +387,7 @@ where
         }
     }
 
+    #[inline]
     fn append(&self, key: K, delta: Delta<T, K>) -> Result<(), Refused<T, K>> {
         let hash = self.slots.hash(&key);
         if seeded::on(Bug::TicketBeforeSlot) {
@@ -401,6 +406,7 @@ where
     }
 
     /// The one way into a slot. Takes room, appends, and pushes the ticket while the guard is held.
+    #[inline(always)]
     pub(super) fn append_under(
         &self,
         shard: &mut Shard<'_, K, Slot<T, K>, S>,

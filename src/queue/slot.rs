@@ -244,6 +244,7 @@ impl<T, K> Slot<T, K> {
     // ----- transitions -----
 
     /// absent, idle, RESYNCING -> QUEUED; QUEUED stays; CLAIMED becomes dirty.
+    #[inline]
     pub(super) fn transition_to_queued(
         &mut self,
         delta: Delta<T, K>,
@@ -283,6 +284,7 @@ impl<T, K> Slot<T, K> {
     }
 
     /// QUEUED -> CLAIMED, or `None` for a ticket that is no longer live (a key that was promoted).
+    #[inline]
     pub(super) fn transition_to_claimed(&mut self, number: u64) -> Option<Taken<T, K>> {
         let busy = self.busy.as_mut().filter(|busy| busy.flags & QUEUED != 0 && busy.number == number)?;
         let mut deltas = std::mem::take(&mut busy.pending);
@@ -307,6 +309,7 @@ impl<T, K> Slot<T, K> {
     }
 
     /// CLAIMED -> QUEUED if it is dirty, else idle or gone. The flag says whether the claim was an initial one.
+    #[inline]
     pub(super) fn transition_to_released(
         &mut self,
         retention: Retention<'_>,
@@ -435,6 +438,7 @@ impl<T, K> Slot<T, K> {
     }
 
     /// What becomes of an idle slot: a busy one is left alone.
+    #[inline]
     pub(super) fn retire(&mut self, retention: Retention<'_>, deleted: bool) -> Release {
         let Some(busy) = self.busy.as_mut() else {
             return if self.known.is_some() { Release::Keep } else { Release::Remove };
