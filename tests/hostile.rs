@@ -1,5 +1,14 @@
 //! Input that somebody sends on purpose: each case ends in a clear error or in bounded use.
 
+#[path = "../benches/workloads/counting.rs"]
+#[allow(dead_code, unreachable_pub, missing_debug_implementations)]
+mod counting;
+#[path = "hostile/input.rs"]
+mod input;
+#[path = "../examples/replay/stream.rs"]
+#[allow(dead_code, unused_imports, unreachable_pub, missing_debug_implementations)]
+mod stream;
+
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
 use std::num::NonZeroU32;
@@ -9,6 +18,9 @@ use std::thread;
 use std::time::Duration;
 
 use delta_fifo::{Compression, DefaultHashBuilder, Delta, DeltaFifo, Limits, PopTimeoutError, TryPushError};
+
+#[global_allocator]
+static ALLOCATOR: counting::Counting = counting::Counting;
 
 type Fifo = DeltaFifo<u32, u32>;
 

@@ -292,8 +292,10 @@ impl<R: Read> EventStream<R> {
     /// One step inside an object; `None` if more bytes are needed.
     fn inside(&mut self) -> Option<Result<Record, Problem>> {
         let Mode::Inside(scanner) = &mut self.mode else { return None };
-        let scan = scanner.scan(&self.buffer[self.start..self.end]);
-        let length = if let Scan::End(length) = scan { length } else { self.end - self.start };
+        // One byte past the limit settles it. To look further would make the answer depend on how much was read.
+        let seen = self.end.min(self.start.saturating_add(self.max_object).saturating_add(1));
+        let scan = scanner.scan(&self.buffer[self.start..seen]);
+        let length = if let Scan::End(length) = scan { length } else { seen - self.start };
         if scan == Scan::More && length <= self.max_object {
             return None;
         }
