@@ -59,7 +59,14 @@ where
 
     /// The object is in the slot: one look under the guard decides.
     fn resync_embedded(&self) {
-        for key in self.known_keys() {
+        let mut idle = Vec::new();
+        self.slots.scan(|key, slot| {
+            // A key that is busy now gets no Sync, so there is no need to copy it and look again.
+            if slot.known().is_some() && (!slot.is_busy() || seeded::on(Bug::ResyncIgnoresBusy)) {
+                idle.push(key.clone());
+            }
+        });
+        for key in idle {
             let hash = self.slots.hash(&key);
             let mut shard = self.slots.lock(hash);
             let object = shard
