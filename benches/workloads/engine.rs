@@ -22,6 +22,7 @@ pub trait Engine: Send + Sync + 'static {
     fn replace(&self, list: Vec<Arc<Object>>);
     fn resync(&self);
     fn close(&self);
+    fn is_empty(&self) -> bool;
     /// How many objects the store has.
     fn stored(&self) -> usize;
     fn knows(&self, key: &str) -> bool;
@@ -63,6 +64,9 @@ impl Engine for Embedded {
     }
     fn close(&self) {
         self.0.close();
+    }
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
     fn stored(&self) -> usize {
         self.0.known_keys().len()
@@ -140,6 +144,9 @@ impl Engine for External {
     fn close(&self) {
         self.queue.close();
     }
+    fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
     fn stored(&self) -> usize {
         self.store.len()
     }
@@ -192,6 +199,9 @@ impl<const HELD: bool> Engine for Mutex<HELD> {
     }
     fn close(&self) {
         self.queue.close();
+    }
+    fn is_empty(&self) -> bool {
+        self.queue.is_empty()
     }
     fn stored(&self) -> usize {
         self.store.len()

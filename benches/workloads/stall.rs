@@ -2,13 +2,13 @@
 //!
 //! A thread that is not served is either held up by the queue or waits for a core: there are more busy threads than
 //! cores here. So each stall is given twice, as the clock saw it and without the time in which the thread was
-//! runnable and had no core (`_own_`), which the kernel counts per thread. A third figure is that of a thread that
-//! only sleeps.
+//! runnable and had no core (`_own_`), which the kernel counts per thread. Where the queue was empty, the own time of
+//! a pop counts from the call of the update that it waited for. A third figure is that of a thread that only sleeps.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -53,14 +53,17 @@ struct Longest {
 }
 
 impl Longest {
-    fn record(&mut self, stall: Duration, waited: Duration) {
-        self.wall = self.wall.max(stall);
-        self.own = self.own.max(stall.saturating_sub(waited));
+    fn record(&mut self, wall: Duration, own: Duration) {
+        self.wall = self.wall.max(wall);
+        self.own = self.own.max(own);
     }
 }
 
 struct Scene<E> {
     engine: E,
+    begin: Instant,
+    /// When the last update was called, in ns since the beginning.
+    updated: AtomicU64,
     /// The call has begun: stalls count from here.
     called: AtomicBool,
     stop: AtomicBool,
@@ -74,23 +77,30 @@ impl<E: Engine> Scene<E> {
         let mut waited = Waited::new();
         let mut previous = Instant::now();
         let mut handled = 0;
-        while self.engine.pop(|deltas| {
-            handled += deltas;
-            let now = Instant::now();
-            let stall = now - previous;
-            if stall > LONG {
-                let waited = waited.since_last();
-                if self.called.load(Relaxed) {
-                    gap.record(stall, waited);
+        loop {
+            let empty = self.engine.is_empty();
+            let open = self.engine.pop(|deltas| {
+                handled += deltas;
+                let now = Instant::now();
+                let stall = now - previous;
+                if stall > LONG {
+                    let waited = waited.since_last();
+                    let called = self.begin + Duration::from_nanos(self.updated.load(Relaxed));
+                    let since = if empty { previous.max(called) } else { previous };
+                    if self.called.load(Relaxed) {
+                        gap.record(stall, now.saturating_duration_since(since).saturating_sub(waited));
+                    }
+                } else if handled % 256 == 0 {
+                    // What was waited in small portions is not to be taken off the next stall.
+                    waited.since_last();
                 }
-            } else if handled % 256 == 0 {
-                // What was waited in small portions is not to be taken off the next stall.
-                waited.since_last();
+                previous = Instant::now();
+                self.handled.store(handled, Relaxed);
+            });
+            if !open {
+                return gap;
             }
-            previous = Instant::now();
-            self.handled.store(handled, Relaxed);
-        }) {}
-        gap
+        }
     }
 
     /// Updates a key of the list every 100 us; the longest call.
@@ -102,10 +112,11 @@ impl<E: Engine> Scene<E> {
             let object = run.updated(&listed[rng.below(listed.len())]);
             waited.since_last();
             let begin = Instant::now();
+            self.updated.store((begin - self.begin).as_nanos() as u64, Relaxed);
             self.engine.update(object);
             let call = begin.elapsed();
             if self.called.load(Relaxed) {
-                longest.record(call, waited.since_last());
+                longest.record(call, call.saturating_sub(waited.since_last()));
             }
             thread::sleep(Duration::from_micros(100));
         }
@@ -135,6 +146,8 @@ pub fn stall<E: Engine>(run: &Run, metric: &str, queued: bool, call: impl Fn(&E,
     let objects = objects(keys + gone);
     let scene = Scene {
         engine: E::new(keys),
+        begin: Instant::now(),
+        updated: AtomicU64::new(0),
         called: AtomicBool::new(false),
         stop: AtomicBool::new(false),
         handled: AtomicUsize::new(0),
