@@ -142,6 +142,8 @@ bugs! {
     DrainIgnoresClaims,
     /// A drain sets no flag, so releases do not tell it.
     DrainSetsNoFlag,
+    /// A drain sets its flag and visits no slot before it looks for tickets.
+    DrainStartsWithoutWalk,
     /// Taking deltas does not tell a producer that waits for room.
     RoomNoNotify,
     /// Room wakes one producer, who may not need it.

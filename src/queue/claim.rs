@@ -292,8 +292,8 @@ where
         let retention = self.retention();
         let slot = shard.get_mut(&key).expect("I2: a claimed key has a slot");
         let (verdict, initial) = slot.transition_to_released(retention, &mut garbage);
-        // E6, Relaxed: a drain sets its flag before it scans this slot under its guard. If the scan came first and saw
-        // the claim, this read sees the flag.
+        // E6, Relaxed: a drain sets its flag before it walks over this slot under its guard. If the walk came first,
+        // this read sees the flag; if it comes later, it sees what this release leaves.
         let draining = verdict != Release::Requeue && self.state.draining.load(Ordering::Relaxed) > 0;
         let mut removed = None;
         let mut unneeded = None;

@@ -31,7 +31,7 @@
 //! | E2 | [`DeltaFifo::close`] stores `closed` (release) | a consumer loads it (acquire), then looks for tickets | what was pushed before the close | `close_*` |
 //! | E3 | take deltas, fence, look for producers | register, fence, ask for room | no wake-up is lost | `room_*` |
 //! | E5 | Replace bumps the epoch, then visits a slot under its guard | a producer under that guard, later, reads the epoch | the stamp says "after" | `replace_*` |
-//! | E6 | a drain sets its flag, then scans a slot under its guard | a release under that guard, later, reads the flag | the drain is woken | `drain_*` |
+//! | E6 | a drain sets its flag, then walks every slot under its guard | a release under that guard, later, reads the flag | the drain is woken | `drain_*` |
 //!
 //! The fences of E1 and E3 are the event's own: event-listener has one in `notify` and one in `listen`.
 //!

@@ -328,8 +328,14 @@ where
 {
     fn start(queue: &'q DeltaFifo<T, K, S>) -> Self {
         if !seeded::on(Bug::DrainSetsNoFlag) {
-            // E6, Relaxed: the scan in `is_done` visits every slot under its guard, after this.
+            // E6, Relaxed: the walk below visits every slot under its guard, after this.
             queue.state.draining.fetch_add(1, Ordering::Relaxed);
+        }
+        // A release that takes its guard after this walk sees the flag and tells us. One that took it before has left
+        // its key idle, and `is_done` sees that. Without the walk `is_done` could see a ticket, visit no guard, and
+        // sleep, while the release of that ticket's claim still reads the old flag.
+        if !seeded::on(Bug::DrainStartsWithoutWalk) {
+            queue.slots.scan(|_, _| {});
         }
         Drain { queue }
     }

@@ -6,12 +6,14 @@
 //!   with two keys crosses the border between shards. A shard is a mutex; the real one is a reader-writer lock, but
 //!   readers do nothing else under it. A walk locks one shard at a time: no snapshot.
 //! - the queue made of a mutex synchronises more than `SegQueue` (a `pop` that finds nothing orders nothing there), so
-//!   there is a weak form (`--cfg weak_queue`), and a real one (`--cfg real_queue`: concurrent-queue, the same family
+//!   there is a weak form (`DELTA_FIFO_QUEUE=weak` in the environment), and a real one (`--cfg real_queue`: concurrent-queue, the same family
 //!   of algorithms, with a loom mode of its own).
 //! - the pool is always empty: a stock of buffers only adds edges that nothing relies on.
 
 use std::hash::{BuildHasher, Hash};
 
+#[cfg(not(all(loom, real_queue)))]
+use super::prim::Ordering;
 use super::prim::{Mutex, MutexGuard};
 
 /// Threads are coroutines of one system thread in a model, so a count per thread says nothing here.
@@ -99,35 +101,41 @@ impl<T> Queue<T> {
 pub(crate) struct Queue<T> {
     list: Mutex<std::collections::VecDeque<T>>,
     /// The weak form decides by this whether it is empty, without the lock: an empty answer then orders nothing.
-    #[cfg(weak_queue)]
-    len: super::prim::AtomicUsize,
+    len: Option<super::prim::AtomicUsize>,
 }
 
 #[cfg(not(all(loom, real_queue)))]
 impl<T> Queue<T> {
     pub(crate) fn new() -> Self {
+        Self::with(std::env::var("DELTA_FIFO_QUEUE").is_ok_and(|queue| queue == "weak"))
+    }
+
+    pub(crate) fn with(weak: bool) -> Self {
         Queue {
             list: Mutex::new(std::collections::VecDeque::new()),
-            #[cfg(weak_queue)]
-            len: super::prim::AtomicUsize::new(0),
+            len: weak.then(|| super::prim::AtomicUsize::new(0)),
         }
+    }
+
+    /// The answer of the weak form's counter; the strong one has none.
+    fn looks_empty(&self) -> bool {
+        self.len.as_ref().is_some_and(|len| len.load(Ordering::Relaxed) == 0)
     }
 
     pub(crate) fn push(&self, value: T) {
         self.list.lock().unwrap().push_back(value);
-        #[cfg(weak_queue)]
-        self.len.fetch_add(1, super::prim::Ordering::Relaxed);
+        if let Some(len) = &self.len {
+            len.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn pop(&self) -> Option<T> {
-        #[cfg(weak_queue)]
-        if self.len.load(super::prim::Ordering::Relaxed) == 0 {
+        if self.looks_empty() {
             return None;
         }
         let value = self.list.lock().unwrap().pop_front();
-        #[cfg(weak_queue)]
-        if value.is_some() {
-            self.len.fetch_sub(1, super::prim::Ordering::Relaxed);
+        if let (Some(len), true) = (&self.len, value.is_some()) {
+            len.fetch_sub(1, Ordering::Relaxed);
         }
         value
     }
@@ -137,11 +145,7 @@ impl<T> Queue<T> {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        #[cfg(weak_queue)]
-        if self.len.load(super::prim::Ordering::Relaxed) == 0 {
-            return true;
-        }
-        self.list.lock().unwrap().is_empty()
+        self.looks_empty() || self.list.lock().unwrap().is_empty()
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Each runs in a process of its own: the active bug is per process, and loom may abort after a panic. A model that
 //! fails without a bug proves nothing, so each of them runs once without. `cargo loom-mutations` runs the table on
-//! the strong stand-ins; bugs that only a weaker build can see are listed for it.
+//! the stand-ins, `cargo loom-mutations-real` on the real queue and event; a bug that only one of them can see says so.
 
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -17,18 +17,21 @@ const LIMIT: Duration = Duration::from_secs(120);
 enum Build {
     /// In all.
     Any,
-    /// The weak queue: where an empty answer orders nothing.
+    /// In the build with stand-ins, run on the weak queue: where an empty answer orders nothing.
     Weak,
+    /// The real queue: a look that finds a ticket orders nothing.
+    Real,
     /// The stand-in event: the bug is in it.
     StandInEvent,
 }
-use Build::{Any, StandInEvent, Weak};
+use Build::{Any, Real, StandInEvent, Weak};
 
 impl Build {
     fn is_this(self) -> bool {
         match self {
             Any => true,
-            Weak => cfg!(weak_queue),
+            Weak => cfg!(not(real_queue)),
+            Real => cfg!(real_queue),
             StandInEvent => cfg!(not(real_event)),
         }
     }
@@ -103,6 +106,7 @@ const TABLE: &[(&str, &str, &str, Build)] = &[
     ("DrainNoNotify", "drain::drain_waits_for_claim", DEADLOCK, Any),
     ("DrainIgnoresClaims", "drain::drain_waits_for_claim", "drained before", Any),
     ("DrainSetsNoFlag", "drain::drain_waits_for_claim", DEADLOCK, Any),
+    ("DrainStartsWithoutWalk", "drain::drain_waits_for_claim", DEADLOCK, Real),
     ("RoomNoNotify", "room::room_wakes_producer", DEADLOCK, Any),
     ("RoomNotifyOne", "room::unused_room_is_passed_on", DEADLOCK, Any),
     ("RoomNoRecheckAfterListen", "room::room_wakes_producer", DEADLOCK, Any),
@@ -120,12 +124,13 @@ enum Outcome {
 }
 
 /// Runs one model of this binary with a bug (or "") seeded.
-fn run(model: &str, bug: &str) -> (Outcome, f64) {
+fn run(model: &str, bug: &str, build: Build) -> (Outcome, f64) {
     let start = Instant::now();
     let mut child = Command::new(std::env::current_exe().expect("this binary has a path"))
         .args(["--exact", model, "--nocapture"])
         .env("DELTA_FIFO_BUG", bug)
         .env("RUST_BACKTRACE", "0")
+        .envs((build == Weak).then_some(("DELTA_FIFO_QUEUE", "weak")))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -168,7 +173,7 @@ fn run(model: &str, bug: &str) -> (Outcome, f64) {
 fn every_bug_is_caught() {
     let only = std::env::var("DELTA_FIFO_ONLY").unwrap_or_default();
     let mut bad = Vec::new();
-    let mut healthy: Vec<&str> = Vec::new();
+    let mut healthy: Vec<(&str, bool)> = Vec::new();
     let mut caught = 0;
     println!();
     for &(bug, model, says, build) in TABLE.iter().filter(|row| row.0.contains(&only)) {
@@ -176,14 +181,15 @@ fn every_bug_is_caught() {
             println!("MUTATION {bug:28} not visible in this build");
             continue;
         }
-        if !healthy.contains(&model) {
-            match run(model, "").0 {
-                Outcome::Passed => healthy.push(model),
+        let weak = build == Weak;
+        if !healthy.contains(&(model, weak)) {
+            match run(model, "", build).0 {
+                Outcome::Passed => healthy.push((model, weak)),
                 Outcome::Failed(text) => bad.push(format!("{model} fails without a bug:\n{text}")),
                 Outcome::Late => bad.push(format!("{model} does not end without a bug")),
             }
         }
-        let (outcome, seconds) = run(model, bug);
+        let (outcome, seconds) = run(model, bug, build);
         let verdict = match outcome {
             Outcome::Failed(text) if text.contains(says) => {
                 caught += 1;
