@@ -288,7 +288,10 @@ fn limits_of_nothing_refuse_everything_and_of_the_most_nothing() {
 fn a_claim_that_is_forgotten_costs_its_key_and_no_other() {
     let fifo = fifo().build();
     fifo.add(7).unwrap();
-    std::mem::forget(fifo.try_pop().unwrap());
+    let mut claim = fifo.try_pop().unwrap();
+    // Its memory is let go, so that a leak check finds only leaks that nobody made on purpose.
+    drop(claim.take_deltas());
+    std::mem::forget(claim);
     fifo.add(7).unwrap();
     fifo.add(8).unwrap();
     assert_eq!(*fifo.try_pop().unwrap().key(), 8);

@@ -29,7 +29,8 @@ impl Read for Endless<'_> {
     }
 }
 
-const SOUND: &[u8] = b"\n{\"type\":\"ADDED\",\"object\":{\"kind\":\"Pod\",\"metadata\":{\"name\":\"a\",\"resourceVersion\":\"1\"}}}\n";
+const SOUND: &[u8] =
+    b"\n{\"type\":\"ADDED\",\"object\":{\"kind\":\"Pod\",\"metadata\":{\"name\":\"a\",\"resourceVersion\":\"1\"}}}\n";
 
 /// Whatever the line was, the next one is read, and what was held is a small multiple of the largest object.
 fn is_survived(head: &'static [u8], byte: u8, is_expected: impl Fn(&Cause) -> bool) {

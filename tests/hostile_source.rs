@@ -1,0 +1,134 @@
+//! A source that answers what no sound source would: versions that go back, a list from the past, events for what was
+//! never there, the same again and again. The store ends as the source says, and nothing waits for ever.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use delta_fifo::Keyed;
+use delta_fifo::informer::{
+    ListOptions, ListPage, ListWatch, Reflector, ResourceVersion, SourceError, Store, Versioned, WatchEvent,
+    WatchOptions,
+};
+use futures_lite::stream::{self, Boxed, StreamExt};
+
+#[derive(Clone, Debug, PartialEq)]
+struct Object(&'static str, u64);
+
+impl Keyed<String> for Object {
+    fn key(&self) -> String {
+        self.0.to_owned()
+    }
+}
+
+impl Versioned for Object {
+    fn resource_version(&self) -> ResourceVersion {
+        self.1.into()
+    }
+}
+
+type Watch = Vec<WatchEvent<Object>>;
+
+/// Lists and watches in the order in which they are asked for. The last of each stays.
+struct Script {
+    lists: Mutex<VecDeque<ListPage<Object>>>,
+    watches: Mutex<VecDeque<Watch>>,
+}
+
+impl ListWatch<Object> for Script {
+    type Watch = Boxed<Result<WatchEvent<Object>, SourceError>>;
+
+    async fn list(&self, _: ListOptions) -> Result<ListPage<Object>, SourceError> {
+        let mut lists = self.lists.lock().unwrap();
+        let page = lists.pop_front().expect("a script has at least one list");
+        if lists.is_empty() {
+            lists.push_front(ListPage::new(page.items.clone(), page.resource_version.clone()));
+        }
+        Ok(page)
+    }
+
+    async fn watch(&self, _: WatchOptions) -> Result<Self::Watch, SourceError> {
+        let mut watches = self.watches.lock().unwrap();
+        let events = stream::iter(watches.pop_front().unwrap_or_default()).map(Ok);
+        // The last watch stays open; the others end with an error that needs a new list.
+        Ok(match watches.is_empty() {
+            true => events.chain(stream::pending()).boxed(),
+            false => events.chain(stream::once(Err(SourceError::Expired))).boxed(),
+        })
+    }
+}
+
+fn modified(name: &'static str, version: u64) -> WatchEvent<Object> {
+    WatchEvent::Modified { object: Arc::new(Object(name, version)), resource_version: version.into() }
+}
+
+fn deleted(name: &'static str, version: u64) -> WatchEvent<Object> {
+    WatchEvent::Deleted { object: Arc::new(Object(name, version)), resource_version: version.into() }
+}
+
+fn bookmark(version: u64) -> WatchEvent<Object> {
+    WatchEvent::Bookmark { resource_version: version.into(), initial_events_end: false }
+}
+
+fn list(objects: &[Object], version: u64) -> ListPage<Object> {
+    ListPage::new(objects.iter().cloned().map(Arc::new).collect(), version)
+}
+
+/// Runs until the store has exactly these objects.
+async fn ends_as(lists: Vec<ListPage<Object>>, watches: Vec<Watch>, wanted: &[Object]) -> Arc<Store<Object, String>> {
+    let source = Script { lists: Mutex::new(lists.into()), watches: Mutex::new(watches.into()) };
+    let store = Arc::new(Store::<Object, String>::new());
+    let reflector = Reflector::new(source, store.clone());
+    let running = tokio::spawn(async move { reflector.run().await });
+    let mut changes = store.subscribe();
+    let content = || {
+        let mut content: Vec<Object> = store.list().iter().map(|object| Object::clone(object)).collect();
+        content.sort_by_key(|object| object.0);
+        content
+    };
+    let reached = async {
+        while content() != wanted {
+            changes.changed().await.expect("the store lives");
+        }
+    };
+    let in_time = tokio::time::timeout(Duration::from_secs(600), reached).await;
+    assert!(in_time.is_ok(), "after ten minutes the store has {:?}", content());
+    assert!(!running.is_finished(), "the reflector goes on");
+    running.abort();
+    store
+}
+
+#[tokio::test(start_paused = true)]
+async fn versions_that_go_back_in_a_watch_are_taken_in_the_order_of_their_coming() {
+    let watch =
+        vec![modified("a", 20), modified("a", 5), bookmark(3), modified("b", 7), modified("c", 4), deleted("c", 2)];
+    ends_as(vec![list(&[Object("a", 10)], 10)], vec![watch], &[Object("a", 5), Object("b", 7)]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_from_the_past_is_the_whole_truth() {
+    // As after a restore from a backup.
+    let lists = vec![list(&[Object("a", 10), Object("b", 11)], 11), list(&[Object("a", 3)], 3)];
+    let watches = vec![vec![modified("c", 12)], vec![modified("d", 4)]];
+    ends_as(lists, watches, &[Object("a", 3), Object("d", 4)]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_for_what_was_never_there_do_no_harm() {
+    let watch = vec![deleted("x", 11), modified("y", 12), deleted("y", 13), deleted("y", 14), modified("a", 15)];
+    ends_as(vec![list(&[], 10)], vec![watch], &[Object("a", 15)]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_with_one_key_many_times_keeps_the_last() {
+    let mut objects = vec![Object("a", 1); 10_000];
+    objects.push(Object("a", 2));
+    ends_as(vec![list(&objects, 2)], vec![vec![]], &[Object("a", 2)]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_object_for_ever_is_kept_once() {
+    let watch = (11..=100_000).map(|version| modified("a", version)).collect();
+    let store = ends_as(vec![list(&[Object("a", 10)], 10)], vec![watch], &[Object("a", 100_000)]).await;
+    assert_eq!(store.len(), 1);
+}
