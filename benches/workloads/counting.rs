@@ -18,7 +18,6 @@ pub fn allocations() -> u64 {
 }
 
 /// Bytes that this thread has allocated and not freed.
-#[allow(dead_code, reason = "the benches count allocations only")]
 pub fn live_bytes() -> i64 {
     LIVE.get()
 }

@@ -77,6 +77,9 @@ pub const ROWS: &[Row] = &[
     row("W8", "store_bytes_per_key", &[Held(1.0)]),
     row("W8", "queued_bytes_per_key", &[Held(1.0)]),
     row("W8", "drained_bytes_per_key", &[Like("store_bytes_per_key")]),
+    row("W8", "store_live_bytes_per_key", &[]),
+    row("W8", "queued_live_bytes_per_key", &[]),
+    row("W8", "drained_live_bytes_per_key", &[Like("store_live_bytes_per_key")]),
 ];
 
 /// The goals of W9, whose workloads are made from handler and threads.
