@@ -9,9 +9,15 @@
 //! | [`Table`], [`Shard`] | sharded `DashMap`, one shard's write guard | two shards, each a mutex |
 //! | [`Queue`] | `SegQueue` | a mutex and a list, or the weak form, or concurrent-queue |
 //! | [`Pool`] | `ArrayQueue` | always empty |
-//! | [`Event`], [`EventListener`] | event-listener | event-listener in its loom mode, or a stand-in |
+//! | [`Event`], [`EventListener`] | event-listener, with a count in front | the same in event-listener's loom mode, or a stand-in |
 //! | atomics, [`Mutex`] | std | the checker's |
 
+// The normal build has it, and the models that run on event-listener's loom mode.
+#[cfg(any(
+    all(loom, feature = "loom", real_event),
+    not(any(all(loom, feature = "loom"), all(shuttle, feature = "shuttle")))
+))]
+mod event;
 #[cfg(not(any(all(loom, feature = "loom"), all(shuttle, feature = "shuttle"))))]
 mod real;
 #[cfg(not(any(all(loom, feature = "loom"), all(shuttle, feature = "shuttle"))))]
@@ -25,3 +31,6 @@ mod standin;
 mod standin_event;
 #[cfg(any(all(loom, feature = "loom"), all(shuttle, feature = "shuttle")))]
 pub(crate) use {prim::*, standin::*, standin_event::*};
+
+#[cfg(all(test, not(any(all(loom, feature = "loom"), all(shuttle, feature = "shuttle")))))]
+mod conformance;

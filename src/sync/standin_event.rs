@@ -1,4 +1,4 @@
-//! The event: event-listener in its own loom mode (`--cfg real_event`), or a stand-in with the same contract, which
+//! The event: the real one over event-listener's loom mode (`--cfg real_event`), or a stand-in with the same contract, which
 //! shuttle and the seeded bugs of the event itself need.
 
 /// Consumers of a model do not spin: it would only multiply the executions.
@@ -6,10 +6,12 @@ pub(crate) const SPINS: u32 = 0;
 
 pub(crate) fn spin() {}
 
-/// See `real.rs`; the models' wakers do not panic.
+/// See `event.rs`; the models' wakers do not panic.
+#[cfg(not(all(loom, real_event)))]
 pub(crate) type Asleep = EventListener;
 
 /// Waits until notified, as a future.
+#[cfg(not(all(loom, real_event)))]
 pub(crate) fn asleep(listener: EventListener) -> Asleep {
     listener
 }
@@ -21,7 +23,7 @@ pub(crate) fn wait_deadline(listener: EventListener, _deadline: std::time::Insta
 }
 
 #[cfg(all(loom, real_event))]
-pub(crate) use event_listener::{Event, EventListener, Listener};
+pub(crate) use super::event::{Asleep, Event, EventListener, Listener, asleep};
 
 #[cfg(not(all(loom, real_event)))]
 pub(crate) use standin::{Event, EventListener, Listener};
@@ -37,9 +39,17 @@ mod standin {
     use super::super::prim::{AtomicUsize, Mutex, Ordering, fence, thread};
     use crate::seeded::{self, Bug};
 
+    /// How a waiter was notified. One that drops passes its notification on as what it was.
+    #[derive(Clone, Copy)]
+    enum Kind {
+        /// Counts the waiters that are notified already.
+        Plain,
+        Additional,
+    }
+
     struct Waiter {
         id: usize,
-        notified: bool,
+        notified: Option<Kind>,
         thread: Option<thread::Thread>,
         waker: Option<Waker>,
     }
@@ -51,11 +61,16 @@ mod standin {
     }
 
     impl List {
-        /// Notifies the first `n` that are not notified yet. What is to be woken is returned, for after the lock.
-        fn notify(&mut self, n: usize) -> Vec<Wake> {
+        /// Notifies `n` waiters, the oldest first. What is to be woken is returned, for after the lock.
+        fn notify(&mut self, n: usize, kind: Kind) -> Vec<Wake> {
+            let already = match kind {
+                Kind::Plain => self.waiters.iter().filter(|waiter| waiter.notified.is_some()).count(),
+                Kind::Additional => 0,
+            };
             let mut wake = Vec::new();
-            for waiter in self.waiters.iter_mut().filter(|waiter| !waiter.notified).take(n) {
-                waiter.notified = true;
+            let waiting = self.waiters.iter_mut().filter(|waiter| waiter.notified.is_none());
+            for waiter in waiting.take(n.saturating_sub(already)) {
+                waiter.notified = Some(kind);
                 wake.extend(waiter.thread.take().map(Wake::Thread));
                 wake.extend(waiter.waker.take().map(Wake::Task));
             }
@@ -101,18 +116,16 @@ mod standin {
         }
 
         pub(crate) fn notify_additional(&self, n: usize) {
-            if self.somebody_listens() {
-                let woken = self.0.list.lock().unwrap().notify(n);
-                wake(woken);
-            }
+            self.notify_as(n, Kind::Additional);
         }
 
         pub(crate) fn notify(&self, n: usize) {
+            self.notify_as(n, Kind::Plain);
+        }
+
+        fn notify_as(&self, n: usize, kind: Kind) {
             if self.somebody_listens() {
-                let mut list = self.0.list.lock().unwrap();
-                let already = list.waiters.iter().filter(|waiter| waiter.notified).count();
-                let woken = list.notify(n.saturating_sub(already));
-                drop(list);
+                let woken = self.0.list.lock().unwrap().notify(n, kind);
                 wake(woken);
             }
         }
@@ -122,7 +135,7 @@ mod standin {
                 let mut list = self.0.list.lock().unwrap();
                 let id = list.next;
                 list.next += 1;
-                list.waiters.push_back(Waiter { id, notified: false, thread: None, waker: None });
+                list.waiters.push_back(Waiter { id, notified: None, thread: None, waker: None });
                 self.0.waiting.store(list.waiters.len(), Ordering::Relaxed);
                 id
             };
@@ -148,7 +161,7 @@ mod standin {
         fn poll_once(&mut self, thread: Option<thread::Thread>, waker: Option<Waker>) -> bool {
             let mut list = self.inner.list.lock().unwrap();
             let at = list.waiters.iter().position(|waiter| waiter.id == self.id).expect("listening");
-            if list.waiters[at].notified {
+            if list.waiters[at].notified.is_some() {
                 list.waiters.remove(at);
                 self.inner.waiting.store(list.waiters.len(), Ordering::Relaxed);
                 self.done = true;
@@ -188,8 +201,8 @@ mod standin {
             let at = list.waiters.iter().position(|waiter| waiter.id == self.id).expect("listening");
             let waiter = list.waiters.remove(at).expect("listening");
             self.inner.waiting.store(list.waiters.len(), Ordering::Relaxed);
-            let pass_on = waiter.notified && !seeded::on(Bug::EventDropLosesNotify);
-            let woken = if pass_on { list.notify(1) } else { Vec::new() };
+            let pass_on = waiter.notified.filter(|_| !seeded::on(Bug::EventDropLosesNotify));
+            let woken = pass_on.map(|kind| list.notify(1, kind)).unwrap_or_default();
             drop(list);
             wake(woken);
         }

@@ -1,0 +1,12 @@
+//! `standin.rs` and `standin_event.rs` a second time, on std.
+#![allow(dead_code)]
+
+mod prim {
+    pub(crate) use std::sync::atomic::{AtomicUsize, Ordering, fence};
+    pub(crate) use std::sync::{Mutex, MutexGuard};
+    pub(crate) use std::thread;
+}
+#[path = "../../standin.rs"]
+pub(super) mod standin;
+#[path = "../../standin_event.rs"]
+pub(super) mod standin_event;
