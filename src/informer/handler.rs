@@ -344,12 +344,18 @@ pub enum Overflow {
 /// });
 /// # let _ = options;
 /// ```
-#[derive(Debug)]
 pub struct DeadLetter<T, K = Arc<str>> {
     /// The event; `attempt` says how often it was tried.
     pub event: Event<T, K>,
     /// What the handler said last.
     pub error: BoxError,
+}
+
+// By hand: `derive` would ask `T: Debug`.
+impl<T, K: fmt::Debug> fmt::Debug for DeadLetter<T, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeadLetter").field("event", &self.event).field("error", &self.error).finish()
+    }
 }
 
 type DeadLetterHook<T, K> = Arc<dyn Fn(DeadLetter<T, K>) + Send + Sync>;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
+use tokio::task::consume_budget;
 
 use super::handler::catch;
 use super::pipeline::Pipeline;
@@ -85,9 +86,12 @@ where
             for (events, handlers) in applied {
                 for outgoing in events {
                     self.tell(&handlers, outgoing).await;
+                    // While there is something to do nothing here waits: let the reflector and the handlers run too.
+                    consume_budget().await;
                 }
             }
             drop(claims);
+            consume_budget().await;
         }
     }
 

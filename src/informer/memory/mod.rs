@@ -337,6 +337,8 @@ impl<T, K: Ord> Inner<T, K> {
         let mut rest = match &options.continue_token {
             Some(token) => self.pages.remove(token).ok_or(SourceError::Expired)?,
             None => {
+                // A version 0 would mean "any", so nobody is told it.
+                self.version = self.version.max(1);
                 self.check_version(&options.resource_version)?;
                 Rest { items: self.objects.values().cloned().collect(), version: self.version }
             }

@@ -11,12 +11,14 @@
 mod buffer;
 
 use std::fmt;
+use std::future::Future;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
+use tokio::task::consume_budget;
 use tokio::time::{Instant, sleep_until};
 
 use self::buffer::{Buffer, Pushed, Queued};
@@ -107,7 +109,7 @@ where
         let inner = Inner {
             initial: replay.as_ref().map_or(0, Replay::remaining),
             buffer: Buffer::new(replay),
-            runners: options.concurrency,
+            runners: 0,
             stats: HandlerStats::default(),
             next_resync: None,
         };
@@ -189,9 +191,15 @@ where
 
     // ----- the runners' side -----
 
-    /// One of the tasks that call the handler. Ends when the handler is removed or the informer stops.
-    pub(super) async fn run(self: Arc<Self>) {
-        let ended = Ended(&self);
+    /// One of the tasks that call the handler. Ends when the handler is removed or the informer stops. Counted from
+    /// here on, so that a task that is aborted before its first poll is counted out again.
+    pub(super) fn run(self: Arc<Self>) -> impl Future<Output = ()> + Send {
+        self.lock().runners += 1;
+        let ended = Ended(self);
+        async move { ended.0.serve().await }
+    }
+
+    async fn serve(&self) {
         while let Some(queued) = self.next().await {
             let mut phase = self.phase.subscribe();
             let outcome = tokio::select! {
@@ -204,8 +212,9 @@ where
                 Some(Ok(())) => self.settle(queued, |stats| stats.handled += 1),
                 Some(Err(error)) => self.failed(queued, error),
             }
+            // A handler that never waits must not keep the thread for itself.
+            consume_budget().await;
         }
-        drop(ended);
     }
 
     async fn next(&self) -> Option<Queued<T, K>> {
@@ -308,7 +317,7 @@ where
             settled.as_mut().enable();
             {
                 let inner = self.lock();
-                if inner.initial == 0 || inner.runners == 0 {
+                if inner.initial == 0 || self.has_ended(&inner) {
                     return inner.initial == 0;
                 }
             }
@@ -342,6 +351,7 @@ where
         drop(dropped);
         self.room.notify_waiters();
         self.ready.notify_waiters();
+        self.settled.notify_waiters();
     }
 
     /// Waits until no task of the handler is left.
@@ -349,11 +359,16 @@ where
         loop {
             let mut settled = std::pin::pin!(self.settled.notified());
             settled.as_mut().enable();
-            if self.lock().runners == 0 {
+            if self.has_ended(&self.lock()) {
                 return;
             }
             settled.await;
         }
+    }
+
+    /// No task calls the handler, and none will.
+    fn has_ended(&self, inner: &Inner<T, K>) -> bool {
+        inner.runners == 0 && self.is_stopped()
     }
 
     // ----- resync -----
@@ -389,12 +404,12 @@ where
 }
 
 /// Counts a runner out, also when its task is aborted.
-struct Ended<'a, T, K>(&'a Pipeline<T, K>)
+struct Ended<T, K>(Arc<Pipeline<T, K>>)
 where
     T: Send + Sync + 'static,
     K: Hash + Eq + Clone + Send + Sync + 'static;
 
-impl<T, K> Drop for Ended<'_, T, K>
+impl<T, K> Drop for Ended<T, K>
 where
     T: Send + Sync + 'static,
     K: Hash + Eq + Clone + Send + Sync + 'static,

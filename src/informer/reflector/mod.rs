@@ -15,7 +15,7 @@
 //! |---|---|
 //! | ends after an event, or after a second | a new watch from the last version, at once |
 //! | ends within a second and without an event | back-off, list |
-//! | is told that the version expired | back-off, list; of the newest state if there was no progress since the last list |
+//! | is told that the version expired | back-off, list; of the newest state if the last list gave the same version |
 //! | is told that there are too many requests, or is refused at its start | back-off (at least what the source asks for), watch |
 //! | is told of an internal error | watch, for as long as [`ReflectorOptions::max_internal_error_retry`]; then back-off, list |
 //! | fails in another way | back-off, list |
@@ -40,6 +40,7 @@ use std::time::Duration;
 
 use futures_core::Stream;
 use tokio::sync::{Notify, watch};
+use tokio::task::consume_budget;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
 pub use options::{ReflectorError, ReflectorOptions};
@@ -140,8 +141,8 @@ struct Run {
     unavailable: bool,
     /// A list of "whatever is at hand" came in pages, so the source pages always.
     paged: bool,
-    /// Events and bookmarks since the last list.
-    progress: bool,
+    /// The version that was told to be expired last.
+    expired: ResourceVersion,
     /// The incident of internal errors: when it began, and its last error.
     internal: Option<(Instant, Instant)>,
 }
@@ -273,7 +274,7 @@ where
             last: ResourceVersion::UNSET,
             unavailable: false,
             paged: false,
-            progress: false,
+            expired: ResourceVersion::UNSET,
             internal: None,
         };
         loop {
@@ -320,7 +321,6 @@ where
                 Err(end) => return end,
             },
         };
-        run.progress = false;
         match self.watch(run, first).await {
             Ok(never) => match never {},
             Err(end) => end,
@@ -441,10 +441,11 @@ where
                         unordered &= matches!(event, WatchEvent::Added { .. });
                         let version = event.resource_version().clone();
                         self.hand_over(event).await.map_err(ReflectorError::Apply)?;
-                        run.progress = true;
                         if !unordered {
                             self.reach(run, version);
                         }
+                        // A source that always has the next event at hand must not keep the thread for itself.
+                        consume_budget().await;
                     }
                     Some(Err(error)) => {
                         self.after_watch_error(run, error).await?;
@@ -483,11 +484,12 @@ where
         }
     }
 
-    /// A version that is expired though it comes from the last list would come from the next one too: ask for the
-    /// newest state then, or list and watch would go round for ever.
+    /// A version that is expired again, though a list was made in between, comes from that list and would come from the
+    /// next one too: ask for the newest state then, or list and watch would go round for ever.
     fn note_expired(&self, run: &mut Run, error: &SourceError) {
-        if matches!(error, SourceError::Expired) && !run.progress {
-            run.unavailable = true;
+        if matches!(error, SourceError::Expired) {
+            run.unavailable |= run.last == run.expired;
+            run.expired = run.last.clone();
         }
     }
 

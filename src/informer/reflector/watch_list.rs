@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 
 use futures_core::Stream;
+use tokio::task::consume_budget;
 use tokio::time::{Instant, sleep};
 
 use super::{End, Reflector, ReflectorError, ReflectorStore, Run, SHORT_WATCH, Watching};
@@ -96,6 +97,7 @@ where
                 Some(Ok(event)) => gathered.then.push(event),
             }
             events += 1;
+            consume_budget().await;
         }
     }
 }

@@ -451,12 +451,17 @@ where
             handlers.iter().for_each(|handler| handler.stop(true));
         }
         let Life::Running(mut tasks) = life else {
+            handlers.iter().for_each(|handler| handler.stop(false));
             core.queue.close();
             core.store.stop();
             return ShutdownReport::default();
         };
 
         tasks.reflector.shutdown().await;
+        if let Some(until) = until {
+            // A list that is being queued, before the close: a worker that finds a closed queue empty ends.
+            drop(timeout_at(until, self.owner.feed.idle()).await);
+        }
         // Lets a list in that waits for room, so that its thread ends.
         core.queue.close();
         drop(self.owner.feed.idle().await);

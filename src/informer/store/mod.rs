@@ -105,7 +105,7 @@ pub(super) enum Op<T, K> {
 /// store.update(Pod { name: "b".into(), node: "n2".into() }).unwrap();
 ///
 /// assert_eq!(store.by_index("node", "n1").unwrap().len(), 1);
-/// assert_eq!(store.get_by_key(&"b".to_string()).unwrap().node, "n2");
+/// assert_eq!(store.get(&"b".to_string()).unwrap().node, "n2");
 /// assert_eq!(before.by_index("node", "n1").unwrap().len(), 2, "a snapshot does not move");
 /// ```
 pub struct Store<T, K = Arc<str>> {
@@ -196,7 +196,7 @@ impl<T, K: Hash + Eq + Clone> Store<T, K> {
     /// let store = Store::<(u32, char), u32>::with_key_fn(|n: &(u32, char)| Ok::<_, &str>(n.0));
     /// store.add((7, 'a')).unwrap();
     /// store.update((7, 'b')).unwrap();
-    /// assert_eq!(store.get_by_key(&7).unwrap().1, 'b');
+    /// assert_eq!(store.get(&7).unwrap().1, 'b');
     /// ```
     pub fn update(&self, object: impl Into<Arc<T>>) -> Result<(), StoreError<T>> {
         self.transaction([Change::Put(object.into())])
@@ -559,7 +559,7 @@ where
     }
 
     fn get_by_key(&self, key: &K) -> Result<Option<Arc<T>>, BoxError> {
-        Ok(self.reader.get_by_key(key))
+        Ok(self.reader.get(key))
     }
 }
 

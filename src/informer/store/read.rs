@@ -18,7 +18,7 @@ use crate::queue::DefaultHashBuilder;
 /// let store = Store::<u32, u32>::with_key_fn(|n: &u32| Ok::<_, &str>(*n));
 /// let reader: StoreReader<u32, u32> = store.reader();
 /// store.add(7).unwrap();
-/// assert_eq!(reader.get_by_key(&7).as_deref(), Some(&7));
+/// assert_eq!(reader.get(&7).as_deref(), Some(&7));
 /// ```
 pub struct StoreReader<T, K = Arc<str>> {
     pub(super) shared: Arc<Shared<T, K>>,
@@ -150,9 +150,9 @@ impl<T, K: Hash + Eq + Clone> StoreReader<T, K> {
     /// ```
     /// # use delta_fifo::informer::Store;
     /// let store = Store::<u32, u32>::with_key_fn(|n: &u32| Ok::<_, &str>(*n));
-    /// assert!(store.get_by_key(&7).is_none());
+    /// assert!(store.get(&7).is_none());
     /// ```
-    pub fn get_by_key(&self, key: &K) -> Option<Arc<T>> {
+    pub fn get(&self, key: &K) -> Option<Arc<T>> {
         let state = self.shared.state.load();
         state.objects.get(self.shared.hasher.hash_one(key), key).map(|entry| entry.value.object.clone())
     }
@@ -337,9 +337,9 @@ impl<T, K: Hash + Eq + Clone> Snapshot<T, K> {
     /// # use delta_fifo::informer::Store;
     /// let store = Store::<u32, u32>::with_key_fn(|n: &u32| Ok::<_, &str>(*n));
     /// store.add(7).unwrap();
-    /// assert_eq!(**store.snapshot().get_by_key(&7).unwrap(), 7);
+    /// assert_eq!(**store.snapshot().get(&7).unwrap(), 7);
     /// ```
-    pub fn get_by_key(&self, key: &K) -> Option<&Arc<T>> {
+    pub fn get(&self, key: &K) -> Option<&Arc<T>> {
         self.state.objects.get(self.hasher.hash_one(key), key).map(|entry| &entry.value.object)
     }
 
@@ -357,7 +357,7 @@ impl<T, K: Hash + Eq + Clone> Snapshot<T, K> {
     pub fn by_index(&self, name: &str, value: &str) -> Result<Vec<Arc<T>>, UnknownIndex> {
         let keys = self.find(name)?.keys.get(self.hasher.hash_one(value), value);
         let keys = keys.into_iter().flat_map(|entry| entry.value.iter());
-        Ok(keys.filter_map(|entry| self.get_by_key(&entry.key).cloned()).collect())
+        Ok(keys.filter_map(|entry| self.get(&entry.key).cloned()).collect())
     }
 
     /// As [`StoreReader::index_keys`].
@@ -401,7 +401,7 @@ impl<T, K: Hash + Eq + Clone> Snapshot<T, K> {
             let keys = index.keys.get(self.hasher.hash_one(&*value), &*value);
             for entry in keys.into_iter().flat_map(|entry| entry.value.iter()) {
                 if seen.insert(&entry.key) {
-                    objects.extend(self.get_by_key(&entry.key).cloned());
+                    objects.extend(self.get(&entry.key).cloned());
                 }
             }
         }

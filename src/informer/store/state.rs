@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::error::IndexError;
 use crate::informer::ResourceVersion;
+use crate::informer::handler::catch;
 use crate::informer::pmap::{Entry, PMap};
 use crate::key::BoxError;
 
@@ -69,9 +70,9 @@ impl<T, K> Index<T, K> {
         Index { keys: PMap::new(), ..self.clone() }
     }
 
-    /// Runs the index function: user code, so under no lock. Sorted, each value once.
+    /// Runs the index function: user code, so under no lock. Sorted, each value once. A panic is an error.
     pub(super) fn values_of(&self, object: &T) -> Result<Vec<String>, IndexError> {
-        match (self.func)(object) {
+        match catch(|| (self.func)(object)) {
             Ok(mut values) => {
                 values.sort_unstable();
                 values.dedup();
