@@ -160,7 +160,7 @@ bugs! {
     CloseNoRoomNotify,
     /// Close does not wake waiters for the sync.
     CloseNoSyncedNotify,
-    /// The stand-in event has no fences.
+    /// The event has no fences.
     EventNoFence,
     /// A dropped listener keeps its notification.
     EventDropLosesNotify,

@@ -33,7 +33,7 @@
 //! | E5 | Replace bumps the epoch, then visits a slot under its guard | a producer under that guard, later, reads the epoch | the stamp says "after" | `replace_*` |
 //! | E6 | a drain sets its flag, then walks every slot under its guard | a release under that guard, later, reads the flag | the drain is woken | `drain_*` |
 //!
-//! The fences of E1 and E3 are the event's own: event-listener has one in `notify` and one in `listen`.
+//! The fences of E1 and E3 are in `sync/event.rs`, one in `notify` and one in `listen`.
 //!
 //! # Replace
 //!

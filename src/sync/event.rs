@@ -7,11 +7,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-use crossbeam_utils::CachePadded;
 #[cfg(all(loom, feature = "loom"))]
 use loom::sync::atomic::{AtomicUsize, Ordering, fence};
 #[cfg(not(all(loom, feature = "loom")))]
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
+
+use crossbeam_utils::CachePadded;
+
+use crate::seeded::{self, Bug};
 
 /// event-listener's event, with a count of those who listen: its own `notify` takes a lock each time, and a lock that
 /// every producer takes for every ticket would be the global one that this queue does without.
@@ -32,8 +35,10 @@ impl Event {
 
     #[inline]
     fn somebody_listens(&self) -> bool {
-        // Orders what the caller published before the look. Its counterpart is in `listen` of event-listener.
-        fence(Ordering::SeqCst);
+        // Orders what the caller published before the look. Its counterpart is in `listen`.
+        if !seeded::on(Bug::EventNoFence) {
+            fence(Ordering::SeqCst);
+        }
         // Relaxed: by the fences, see above.
         self.listening.load(Ordering::Relaxed) != 0
     }
@@ -54,8 +59,13 @@ impl Event {
 
     pub(crate) fn listen(&self) -> EventListener {
         let counted = Counted::new(&self.listening);
-        // Registers, and ends with the fence.
-        EventListener { listener: self.event.listen(), _counted: counted }
+        let listener = self.event.listen();
+        // event-listener has no fence here: its `notify` always takes the lock, and that orders. Ours does not, so the
+        // caller's next look must come after the count. On x86 the count itself is a full barrier; elsewhere it is not.
+        if !seeded::on(Bug::EventNoFence) {
+            fence(Ordering::SeqCst);
+        }
+        EventListener { listener, _counted: counted }
     }
 }
 
