@@ -9,6 +9,7 @@ mod claims;
 mod close;
 mod deltas;
 mod drain;
+mod histories;
 mod lanes;
 mod release;
 mod replace_order;
