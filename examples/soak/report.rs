@@ -52,6 +52,9 @@ impl Episode {
     }
 }
 
+/// What a plot shows of an episode.
+type Measure = fn(&Episode) -> f64;
+
 pub struct Report {
     seed: u64,
     episodes: Vec<Episode>,
@@ -97,10 +100,10 @@ impl Report {
         )
     }
 
-    fn chart(&self, title: &str, y_label: &str, log: bool, series: &[(&str, &dyn Fn(&Episode) -> f64)]) -> Chart {
+    fn chart(&self, title: &str, y_label: &str, log: bool, series: &[(&str, Measure)]) -> Chart {
         let every = self.episodes.len().div_ceil(LABELS).max(1);
-        let label = |n: usize| if n % every == 0 { (n + 1).to_string() } else { String::new() };
-        let values = |f: &dyn Fn(&Episode) -> f64| self.episodes.iter().map(|e| Some(f(e))).collect();
+        let label = |n: usize| if n.is_multiple_of(every) { (n + 1).to_string() } else { String::new() };
+        let values = |f: Measure| self.episodes.iter().map(|e| Some(f(e))).collect();
         Chart {
             title: title.to_owned(),
             y_label: y_label.to_owned(),
@@ -114,7 +117,6 @@ impl Report {
     /// Writes the plots and the page that shows them.
     pub fn write(&self, dir: &Path) -> io::Result<PathBuf> {
         std::fs::create_dir_all(dir)?;
-        let megabytes = |bytes: i64| bytes.max(0) as f64 / 1e6;
         let charts = [
             (
                 "memory.svg",
@@ -122,7 +124,7 @@ impl Report {
                     "Memory by episode",
                     "MB",
                     false,
-                    &[("at its peak", &|e| megabytes(e.peak_bytes)), ("not given back", &|e| megabytes(e.left_bytes))],
+                    &[("at its peak", |e| megabytes(e.peak_bytes)), ("not given back", |e| megabytes(e.left_bytes))],
                 ),
             ),
             (
@@ -131,7 +133,7 @@ impl Report {
                     "Deltas processed by episode",
                     "deltas/s",
                     false,
-                    &[("delivered", &|e| e.count("delivered") as f64 / e.seconds)],
+                    &[("delivered", |e| e.count("delivered") as f64 / e.seconds)],
                 ),
             ),
             (
@@ -140,7 +142,7 @@ impl Report {
                     "From report to processing, by episode",
                     "µs",
                     true,
-                    &[("median", &|e| e.p50), ("99 %", &|e| e.p99)],
+                    &[("median", |e| e.p50), ("99 %", |e| e.p99)],
                 ),
             ),
         ];
@@ -168,6 +170,10 @@ impl Report {
         std::fs::write(&path, page)?;
         Ok(path)
     }
+}
+
+fn megabytes(bytes: i64) -> f64 {
+    bytes.max(0) as f64 / 1e6
 }
 
 fn described(shape: &Shape) -> String {
