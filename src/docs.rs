@@ -2,3 +2,6 @@
 
 #[doc = include_str!("../docs/semantics.md")]
 pub mod semantics {}
+
+#[doc = include_str!("../docs/verification.md")]
+pub mod verification {}

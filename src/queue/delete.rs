@@ -1,5 +1,5 @@
 //! Delete: does the object exist? The slot is asked first, then known objects, because a key moves
-//! slot → known → no slot (C-6).
+//! slot → known → no slot (C-2).
 //!
 //! Where the slot says nothing and known objects are the user's, the answer is read under no guard. So the delete
 //! *reserves* the idle key first, as a Resync does: while it holds the reservation nobody can claim the key, so its

@@ -2,11 +2,13 @@
 
 use loom_tests::*;
 
-/// **One owner at a time (C-4, I2), and the deltas of a key in order over all owners (C-2).**
+/// **One owner at a time (C-1, I2), and the deltas of a key in order over all owners.**
 ///
 /// Threads A and B consume, main reports three versions of key 1 and closes. What the owner touches is relaxed, so
 /// exclusion must also order it: each hold sees the one before. Three deltas, because two can always be told apart by
 /// the first claim.
+///
+/// Bound 2: 1,987 executions, 0.5 s.
 #[test]
 fn exclusive_and_ordered() {
     check("exclusive_and_ordered", || {
@@ -42,6 +44,8 @@ fn exclusive_and_ordered() {
 ///
 /// Main holds key 1; thread A updates it, thread B waits for a claim. Allowed: B gets the update, and only after main
 /// has let go. Main's hold is relaxed, so B must see it by the queue alone.
+///
+/// Bound 2: 45 executions.
 #[test]
 fn dirty_claim_comes_after() {
     check("dirty_claim_comes_after", || {
@@ -68,6 +72,8 @@ fn dirty_claim_comes_after() {
 ///
 /// Main holds version 1 of key 1 and requeues it; thread A updates to 2 and 3 meanwhile, thread B consumes until it
 /// has seen three. Allowed: 1, 2, 3 and nothing else.
+///
+/// Bound 2: 977 executions, 0.3 s.
 #[test]
 fn requeue_keeps_order() {
     check("requeue_keeps_order", || {
@@ -97,6 +103,8 @@ fn requeue_keeps_order() {
 ///
 /// Main holds key 1, thread A sleeps (or is about to); main requeues and takes nothing itself. The claim is one that
 /// requeues on drop: the way of a cancelled handler, and of a panic.
+///
+/// Bound 2: 7 executions.
 #[test]
 fn requeue_wakes() {
     check("requeue_wakes", || {
@@ -115,6 +123,8 @@ fn requeue_wakes() {
 ///
 /// Threads A and B each pop once and requeue, main reports two versions and then consumes what is left. Allowed:
 /// versions 1 and 2 in order at the end.
+///
+/// Bound 2: 82 executions.
 #[test]
 fn two_requeues() {
     check("two_requeues", || {

@@ -3,11 +3,13 @@
 use delta_fifo::TryPopError;
 use loom_tests::*;
 
-/// **No delta is lost, none comes twice, a producer's own order is kept (C-1, C-2, I4).**
+/// **No delta is lost, none comes twice, a producer's own order is kept (C-1, I4).**
 ///
 /// Thread A adds 1 and updates it to 2, thread B updates the same key to 100, main consumes until it has three
 /// deltas. Allowed: B's delta anywhere, A's two in order. Two producers and one key are the smallest that can join,
 /// make and requeue one slot; two deltas of A show its order.
+///
+/// Bound 2: 1,120 executions, 0.3 s.
 #[test]
 fn no_lost_delta() {
     check("no_lost_delta", || {
@@ -34,6 +36,8 @@ fn no_lost_delta() {
 ///
 /// Thread A adds key 1 and key 2, thread B updates key 2, main consumes. Allowed: key 2's deltas in either order,
 /// together or apart. Two keys, because one shard's guard must not be what keeps the order queue right.
+///
+/// Bound 2: 2,298 executions, 0.6 s.
 #[test]
 fn no_lost_delta_two_keys() {
     check("no_lost_delta_two_keys", || {
@@ -60,6 +64,8 @@ fn no_lost_delta_two_keys() {
 ///
 /// Threads A and B each update key 1; main looks when both are done. Allowed: one claim with both deltas. The
 /// smallest race of two producers for a slot that is not there.
+///
+/// Bound 2: 25 executions.
 #[test]
 fn one_ticket_per_key() {
     check("one_ticket_per_key", || {
@@ -82,6 +88,8 @@ fn one_ticket_per_key() {
 ///
 /// Thread A adds key 1, main updates it and then looks without waiting. Allowed: main's delta, with or without A's.
 /// Never nothing.
+///
+/// Bound 2: 40 executions.
 #[test]
 fn own_push_is_found() {
     check("own_push_is_found", || {

@@ -8,6 +8,8 @@ use loom_tests::*;
 ///
 /// Thread A consumes and works on what it claimed, main adds key 1 and drains. When main returns, A's work on the key
 /// must be visible: the store is relaxed, so the drain itself has to order it.
+///
+/// Bound 2: 214 executions.
 #[test]
 fn drain_waits_for_claim() {
     check("drain_waits_for_claim", || {
@@ -23,6 +25,8 @@ fn drain_waits_for_claim() {
 
 /// **It waits for a key that is dirty in a claim.** Thread A owns key 1, which has a newer delta, and consumes on;
 /// main drains.
+///
+/// Bound 2: 114 executions.
 #[test]
 fn drain_waits_for_dirty() {
     check("drain_waits_for_dirty", || {
@@ -42,6 +46,8 @@ fn drain_waits_for_dirty() {
 }
 
 /// **It waits for two consumers, in two shards.** Main adds keys 1 and 2; A and B each work on what they get.
+///
+/// Bound 2: 2,248 executions, 0.5 s.
 #[test]
 fn drain_two_consumers() {
     check("drain_two_consumers", || {
@@ -59,6 +65,8 @@ fn drain_two_consumers() {
 }
 
 /// **The same for a task.**
+///
+/// Bound 2: 296 executions.
 #[test]
 fn drain_async() {
     check("drain_async", || {
@@ -76,6 +84,8 @@ fn drain_async() {
 ///
 /// A Replace queues key 1 in the background, an update promotes it: one dead ticket. Thread A consumes to the end,
 /// main drains. The release may come before the dead ticket is buried; the burial must wake the drain as well.
+///
+/// Bound 2: 180 executions, 0.1 s.
 #[test]
 fn drain_buries_dead_ticket() {
     check("drain_buries_dead_ticket", || {

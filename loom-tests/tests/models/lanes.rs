@@ -14,6 +14,8 @@ fn two_lanes(mode: Mode) -> Arc<World> {
 
 /// **A promotion against the claim of the old ticket.** Key 1 waits in the background. Thread A updates it, thread C
 /// pops. Allowed: C takes the old ticket and the update comes later, or the new ticket carries both; each delta once.
+///
+/// Bound 2: 10 executions.
 #[test]
 fn promotion_against_claim() {
     check("promotion_against_claim", || {
@@ -39,6 +41,8 @@ fn promotion_against_claim() {
 
 /// **Two promotions of one key, and a consumer.** Threads A and B update key 1, which waits in the background, main
 /// takes one claim and then the rest. One of them promotes.
+///
+/// Bound 2: 70 executions.
 #[test]
 fn two_promotions() {
     check("two_promotions", || {
@@ -63,6 +67,8 @@ fn two_promotions() {
 
 /// **A fresh event does not wait behind the background.** A Replace queues keys 1 and 2, thread A updates key 2 and
 /// thread B adds key 3; then main pops. Allowed: 2 and 3 in either order, then 1.
+///
+/// Bound 2: 12 executions.
 #[test]
 fn fresh_events_come_first() {
     check("fresh_events_come_first", || {

@@ -28,18 +28,24 @@ fn late_producer(name: &'static str, mode: Mode, idle_keys: usize) {
 ///
 /// Main releases key 1, thread A updates it. Allowed: A finds the claim (dirty, main requeues), or no slot (a new
 /// one). In both the update comes out once, and no slot is left.
+///
+/// Bound 2: 4 executions.
 #[test]
 fn late_producer_removed() {
     late_producer("late_producer_removed", Mode::Nowhere, 0);
 }
 
 /// **The same where the idle key keeps its working memory.** The slot stays, and must not count as queued.
+///
+/// Bound 2: 4 executions.
 #[test]
 fn late_producer_reserved() {
     late_producer("late_producer_reserved", Mode::Nowhere, 1);
 }
 
 /// **The same where the slot holds the known object.**
+///
+/// Bound 2: 4 executions.
 #[test]
 fn late_producer_embedded() {
     late_producer("late_producer_embedded", Mode::Embedded, 0);
@@ -48,6 +54,8 @@ fn late_producer_embedded() {
 /// **A release that queues a dirty key wakes a sleeper.**
 ///
 /// Main holds key 1, thread A updates it, thread B waits and gets the update; main takes nothing after its release.
+///
+/// Bound 2: 45 executions.
 #[test]
 fn release_wakes() {
     check("release_wakes", || {

@@ -23,12 +23,16 @@ fn never_older(name: &'static str, mode: Mode) {
 
 /// **Resync against an update.** Key 1 is known in version 1. Thread A resyncs, main updates to 2, thread C consumes.
 /// Allowed: a Sync of 1 before the update, a Sync of 2 after it, or none.
+///
+/// Bound 2: 1,937 executions, 0.5 s.
 #[test]
 fn resync_never_older() {
     never_older("resync_never_older", Mode::External);
 }
 
 /// **The same where known objects are in the slots.**
+///
+/// Bound 2: 1,029 executions, 0.2 s.
 #[test]
 fn resync_never_older_embedded() {
     never_older("resync_never_older_embedded", Mode::Embedded);
@@ -54,12 +58,16 @@ fn against_delete(name: &'static str, mode: Mode) {
 
 /// **Resync against a delete.** Thread A resyncs, main deletes key 1, thread C consumes. Allowed: a Sync before the
 /// deletion, or none. Afterwards the key is gone, no reservation is left, and it can come back.
+///
+/// Bound 2: 1,199 executions, 0.4 s.
 #[test]
 fn resync_against_delete() {
     against_delete("resync_against_delete", Mode::External);
 }
 
 /// **The same where known objects are in the slots.**
+///
+/// Bound 2: 501 executions, 0.1 s.
 #[test]
 fn resync_against_delete_embedded() {
     against_delete("resync_against_delete_embedded", Mode::Embedded);
@@ -87,12 +95,16 @@ fn skips_busy(name: &'static str, mode: Mode) {
 
 /// **Two Resyncs: a busy key gets nothing, an idle one exactly one Sync.** Key 1 is claimed, key 2 idle. Threads A and
 /// main resync. Allowed: one Sync of key 2; where one Resync takes over the other's reservation, the other gives up.
+///
+/// Bound 2: 20 executions.
 #[test]
 fn two_resyncs() {
     skips_busy("two_resyncs", Mode::External);
 }
 
 /// **The same where known objects are in the slots.**
+///
+/// Bound 2: 15 executions.
 #[test]
 fn two_resyncs_embedded() {
     skips_busy("two_resyncs_embedded", Mode::Embedded);
@@ -100,6 +112,8 @@ fn two_resyncs_embedded() {
 
 /// **A producer takes a reservation over.** Thread A resyncs key 1, main adds to it and pops at once. The add has
 /// returned, so main finds a ticket, whether A holds the key reserved or not.
+///
+/// Bound 2: 24 executions.
 #[test]
 fn producer_takes_reservation_over() {
     check("producer_takes_reservation_over", || {
@@ -119,6 +133,8 @@ fn producer_takes_reservation_over() {
 
 /// **Two reservations of one key are told apart.** Main resyncs key 1 and is late; thread A updates it, consumes the
 /// update and resyncs as well. Main finds a reservation that is not its own, and must not commit what it read.
+///
+/// Bound 2: 37 executions.
 #[test]
 fn reservations_are_told_apart() {
     check("reservations_are_told_apart", || {
@@ -155,12 +171,16 @@ fn against_replace(name: &'static str, mode: Mode) {
 
 /// **Resync against Replace.** Keys 1 and 2 are known, the list has 2. Thread A resyncs, main replaces, thread C
 /// consumes. Allowed: at the end exactly the list.
+///
+/// Bound 2: 11,107 executions, 3.6 s.
 #[test]
 fn resync_against_replace() {
     against_replace("resync_against_replace", Mode::External);
 }
 
 /// **The same where known objects are in the slots.**
+///
+/// Bound 2: 4,348 executions, 1.3 s.
 #[test]
 fn resync_against_replace_embedded() {
     against_replace("resync_against_replace_embedded", Mode::Embedded);

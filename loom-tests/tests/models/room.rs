@@ -14,6 +14,8 @@ fn limited(mode: Mode, keys: Option<usize>, deltas: Option<usize>) -> Arc<World>
 
 /// **A blocked producer wakes.** One delta fits. Thread A adds two keys, main takes one at a time. Allowed: both come
 /// out.
+///
+/// Bound 2: 346 executions.
 #[test]
 fn room_wakes_producer() {
     check("room_wakes_producer", || {
@@ -31,6 +33,8 @@ fn room_wakes_producer() {
 
 /// **Two blocked producers wake.** One key fits, and it is there. Threads A (blocking) and B (async) add two more,
 /// main takes three.
+///
+/// Bound 2: 16,873 executions, 3.5 s.
 #[test]
 fn room_wakes_two() {
     check("room_wakes_two", || {
@@ -49,6 +53,8 @@ fn room_wakes_two() {
 
 /// **A limit is not exceeded.** Two shards, one key fits. Threads A and B each try to add one. Allowed: exactly one of
 /// them is refused.
+///
+/// Bound 2: 45 executions.
 #[test]
 fn limit_is_kept() {
     check("limit_is_kept", || {
@@ -62,6 +68,8 @@ fn limit_is_kept() {
 }
 
 /// **Close wakes a blocked producer**, and its delta is delivered.
+///
+/// Bound 2: 22 executions.
 #[test]
 fn close_wakes_producer() {
     check("close_wakes_producer", || {
@@ -78,6 +86,8 @@ fn close_wakes_producer() {
 ///
 /// One delta fits, key 1 has it. Thread A deletes key 1 (waits for room, and later finds nothing to delete), thread B
 /// adds key 2, main takes one claim. There is room then, so B must come in.
+///
+/// Bound 2: 1,414 executions, 0.3 s.
 #[test]
 fn unused_room_is_passed_on() {
     check("unused_room_is_passed_on", || {
@@ -98,6 +108,8 @@ fn unused_room_is_passed_on() {
 
 /// **An empty Replace that waited for room leaves it to others.** One delta fits, key 1 has it. Thread A replaces by
 /// an empty list, thread B adds key 2, main consumes two claims.
+///
+/// Bound 2: 9,328 executions, 2.5 s.
 #[test]
 fn replace_leaves_room() {
     check("replace_leaves_room", || {
@@ -117,6 +129,8 @@ fn replace_leaves_room() {
 
 /// **A cancelled wait for room passes its wake-up on.** One key fits, and it is there. Thread A polls an add once and
 /// drops it, thread B adds and blocks, main takes what it needs for B.
+///
+/// Bound 2: 890 executions, 0.2 s.
 #[test]
 fn cancelled_room_passes_on() {
     check("cancelled_room_passes_on", || {
@@ -154,15 +168,19 @@ fn refused_delete(name: &'static str, options: fn(FifoBuilder) -> FifoBuilder) {
     });
 }
 
-/// **A delete that is refused for want of room leaves no trace.** One delta fits; key 1 is known. Main replaces by keys
+/// **A delete that is refused for want of room leaves no trace (C-8).** One delta fits; key 1 is known. Main replaces by keys
 /// 3 and 1, and key 3 fills the queue. Thread A tries to delete key 1. Allowed: the deletion wins, or the list's
 /// version; where A was refused, only the latter.
+///
+/// Bound 2: 83 executions.
 #[test]
 fn refused_delete_leaves_no_trace() {
     refused_delete("refused_delete_leaves_no_trace", |b| b.limits(Limits { keys: None, deltas: Some(1) }));
 }
 
 /// **The same for a delete that the transformer refuses.**
+///
+/// Bound 2: 48 executions.
 #[test]
 fn untransformed_delete_leaves_no_trace() {
     refused_delete("untransformed_delete_leaves_no_trace", |b| {
