@@ -43,7 +43,8 @@ struct Latency(Mutex<Histogram<u64>>);
 
 impl Latency {
     fn new() -> Arc<Self> {
-        Arc::new(Latency(Mutex::new(Histogram::new(3).expect("three digits are allowed"))))
+        let hour = 3_600_000_000;
+        Arc::new(Latency(Mutex::new(Histogram::new_with_bounds(1, hour, 3).expect("the bounds are in order"))))
     }
 
     fn record(&self, time: Duration) {
