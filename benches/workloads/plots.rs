@@ -10,9 +10,9 @@ use super::table::Results;
 
 const ENGINES: [(&str, &str); 4] = [
     (Embedded::NAME, "delta-fifo"),
-    (External::NAME, "delta-fifo, external store"),
-    (Held::NAME, "mutex, handler under the lock"),
-    (Outside::NAME, "mutex, handler outside"),
+    (External::NAME, "delta-fifo, own store"),
+    (Held::NAME, "mutex, held"),
+    (Outside::NAME, "mutex, outside"),
 ];
 
 /// Writes what there are results for; the paths that were written.
@@ -76,8 +76,8 @@ fn stall(results: &Results) -> Chart {
     let columns = [
         ("W6", "update_own_max_ms", "Replace: update"),
         ("W6", "pop_gap_own_max_ms", "Replace: pop"),
-        ("W6q", "update_own_max_ms", "full queue: update"),
-        ("W6q", "pop_gap_own_max_ms", "full queue: pop"),
+        ("W6q", "update_own_max_ms", "full: update"),
+        ("W6q", "pop_gap_own_max_ms", "full: pop"),
         ("W7", "update_own_max_ms", "Resync: update"),
         ("W7", "pop_gap_own_max_ms", "Resync: pop"),
     ];
