@@ -21,7 +21,6 @@ use std::process::{Command, ExitCode};
 use clap::{Parser, ValueEnum};
 
 mod workloads {
-    pub mod counting;
     pub mod engine;
     pub mod goals;
     pub mod latency;
@@ -39,7 +38,7 @@ use workloads::run::{ENGINES, Figure, Run, WORKLOADS};
 use workloads::table::Results;
 
 #[global_allocator]
-static ALLOCATOR: workloads::counting::Counting = workloads::counting::Counting;
+static ALLOCATOR: counting_alloc::Counting = counting_alloc::Counting;
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum Objects {

@@ -1,19 +1,14 @@
 //! What the queue allocates: nothing per call in steady state, and what it took for a burst comes back.
 
-#![allow(unreachable_pub, reason = "the counting allocator is shared with the benches")]
-
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use delta_fifo::{BoxError, Compression, DeltaFifo, Keyed, KnownObjects};
 
-#[path = "../benches/workloads/counting.rs"]
-mod counting;
-
-use counting::{allocations, live_bytes};
+use counting_alloc::{allocations, live_bytes};
 
 #[global_allocator]
-static ALLOCATOR: counting::Counting = counting::Counting;
+static ALLOCATOR: counting_alloc::Counting = counting_alloc::Counting;
 
 const KEYS: usize = 1_000;
 

@@ -1,8 +1,5 @@
 //! Input that somebody sends on purpose: each case ends in a clear error or in bounded use.
 
-#[path = "../benches/workloads/counting.rs"]
-#[allow(dead_code, unreachable_pub, missing_debug_implementations)]
-mod counting;
 #[path = "hostile/input.rs"]
 mod input;
 #[path = "../examples/replay/stream.rs"]
@@ -20,7 +17,7 @@ use std::time::Duration;
 use delta_fifo::{Compression, DefaultHashBuilder, Delta, DeltaFifo, Limits, PopTimeoutError, TryPushError};
 
 #[global_allocator]
-static ALLOCATOR: counting::Counting = counting::Counting;
+static ALLOCATOR: counting_alloc::Counting = counting_alloc::Counting;
 
 type Fifo = DeltaFifo<u32, u32>;
 

@@ -2,10 +2,10 @@
 //! sees; of what is freed, the allocator may keep a part (glibc gives back the end of its heap only), so the second
 //! tells what the queue keeps.
 
-use super::counting::live_bytes;
 use super::engine::Engine;
 use super::object::objects;
 use super::run::Run;
+use counting_alloc::live_bytes;
 
 fn resident_bytes() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("W8 reads /proc/self/status and needs Linux");

@@ -5,10 +5,10 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::counting::allocations;
 use super::engine::Engine;
 use super::object::{Draw, draws, objects};
 use super::run::Run;
+use counting_alloc::allocations;
 
 /// W1: one thread adds new keys, then pops and applies all.
 pub fn bulk<E: Engine>(run: &Run) {

@@ -13,7 +13,6 @@
 // One program: `pub` means "for the other modules".
 #![allow(unreachable_pub, missing_debug_implementations)]
 
-mod heap;
 mod latency;
 mod report;
 
@@ -43,7 +42,7 @@ use load::{Run, Shape};
 use report::{Episode, Report};
 
 #[global_allocator]
-static ALLOCATOR: heap::Counting = heap::Counting;
+static ALLOCATOR: counting_alloc::CountingProcess = counting_alloc::CountingProcess;
 
 /// What an episode may leave behind: thread-locals and the report's own lines.
 const LEFT_OVER: i64 = 256 * 1024;
@@ -91,7 +90,7 @@ fn episode(shape: &Shape, seed: u64, duration: Duration) -> Episode {
     let (mut peak_bytes, mut peak_keys) = (0, 0);
     let (mut claims, mut unchanged) = (0, 0);
     let violations = run.run(duration, |run| {
-        peak_bytes = peak_bytes.max(heap::live_bytes());
+        peak_bytes = peak_bytes.max(counting_alloc::process_live_bytes());
         peak_keys = peak_keys.max(run.fifo.len());
         let now = run.counts.claims.load(std::sync::atomic::Ordering::Relaxed);
         unchanged = if now == claims { unchanged + 1 } else { 0 };
@@ -129,7 +128,7 @@ fn main() -> ExitCode {
         let shape = shape(&mut rng);
         let duration = Duration::from_millis(rng.u64(500..5_000)).min(end.saturating_duration_since(Instant::now()));
         let mut episode = episode(&shape, rng.u64(..1 << 50), duration);
-        let live = heap::live_bytes();
+        let live = counting_alloc::process_live_bytes();
         let own = *baseline.get_or_insert(live);
         episode.left_bytes = live - own;
         if episode.left_bytes > LEFT_OVER + report.bytes() {

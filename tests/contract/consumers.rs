@@ -229,10 +229,9 @@ fn a_future_that_is_dropped_half_way_requeues_if_told() {
         future::pending::<()>().await;
         claim.done();
     };
-    let cancelled = future::block_on(future::or(handler, async {
+    future::block_on(future::or(handler, async {
         future::yield_now().await;
     }));
-    let () = cancelled;
     assert_eq!(fifo.len(), 1);
     let mut claim = fifo.try_pop().unwrap();
     claim.requeue_on_drop(true);

@@ -2,8 +2,8 @@
 
 use std::io::{self, Read};
 
-use crate::counting::live_bytes;
 use crate::stream::{Cause, EventStream};
+use counting_alloc::live_bytes;
 
 /// A text, then a byte again and again, then a text.
 struct Endless<'a> {

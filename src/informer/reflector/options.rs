@@ -10,7 +10,7 @@ use crate::key::BoxError;
 /// The shortest timeout of a watch: below it, servers would be asked too often.
 pub(super) const MIN_WATCH_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
-/// How a [`Reflector`] works.
+/// How a [`Reflector`](crate::informer::Reflector) works.
 ///
 /// ```
 /// use delta_fifo::informer::ReflectorOptions;

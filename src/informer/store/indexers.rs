@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::state::IndexFunc;
 use crate::key::BoxError;
 
-/// Index functions with their names, for [`Store::add_indexers`] and the informer's builder.
+/// Index functions with their names, for [`Store::add_indexers`](crate::informer::Store::add_indexers) and the informer's builder.
 ///
 /// ```
 /// use delta_fifo::informer::Indexers;

@@ -10,7 +10,7 @@ use crate::informer::ResourceVersion;
 use crate::informer::pmap::Cursor;
 use crate::queue::DefaultHashBuilder;
 
-/// Reads a [`Store`]; cheap to clone and to hand out.
+/// Reads a [`Store`](crate::informer::Store); cheap to clone and to hand out.
 ///
 /// ```
 /// use delta_fifo::informer::{Store, StoreReader};
