@@ -5,3 +5,6 @@ pub mod semantics {}
 
 #[doc = include_str!("../docs/verification.md")]
 pub mod verification {}
+
+#[doc = include_str!("../docs/RELIABILITY.md")]
+pub mod reliability {}

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use delta_fifo::Keyed;
 use delta_fifo::informer::{
-    ListOptions, ListPage, ListWatch, Reflector, ResourceVersion, SourceError, Store, Versioned, WatchEvent,
-    WatchOptions,
+    ListOptions, ListPage, ListWatch, Reflector, ReflectorOptions, ResourceVersion, SourceError, Store, Versioned,
+    WatchEvent, WatchOptions,
 };
 use futures_lite::stream::{self, Boxed, StreamExt};
 
@@ -131,4 +131,56 @@ async fn one_object_for_ever_is_kept_once() {
     let watch = (11..=100_000).map(|version| modified("a", version)).collect();
     let store = ends_as(vec![list(&[Object("a", 10)], 10)], vec![watch], &[Object("a", 100_000)]).await;
     assert_eq!(store.len(), 1);
+}
+
+/// A source whose list never ends: each page says that there is one more.
+struct Endless {
+    /// The next page's token; the same one each time, or another.
+    token: fn(u64) -> String,
+    /// Whether pages have objects.
+    empty: bool,
+    pages: Arc<std::sync::atomic::AtomicU64>,
+}
+
+impl ListWatch<Object> for Endless {
+    type Watch = Boxed<Result<WatchEvent<Object>, SourceError>>;
+
+    async fn list(&self, _: ListOptions) -> Result<ListPage<Object>, SourceError> {
+        let n = self.pages.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let mut page = if self.empty { list(&[], 1) } else { list(&[Object("a", n), Object("b", n)], 1) };
+        page.continue_token = Some((self.token)(n));
+        Ok(page)
+    }
+
+    async fn watch(&self, _: WatchOptions) -> Result<Self::Watch, SourceError> {
+        Err(SourceError::Unsupported)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_never_ends_is_refused_and_tried_again() {
+    let endless: [(fn(u64) -> String, bool, &str); 3] = [
+        (|n| n.to_string(), false, "max_objects"),
+        (|n| n.to_string(), true, "max_objects"),
+        (|_| "again".to_owned(), false, "same page"),
+    ];
+    for (token, empty, said) in endless {
+        let pages = Arc::new(std::sync::atomic::AtomicU64::new(0));
+        let source = Endless { token, empty, pages: pages.clone() };
+        let store = Arc::new(Store::<Object, String>::new());
+        let (report, mut reported) = tokio::sync::mpsc::unbounded_channel();
+        let options = ReflectorOptions { max_objects: 1_000, watch_list: false, ..ReflectorOptions::default() };
+        let reflector = Reflector::new(source, store.clone())
+            .options(options)
+            .on_error(move |error| drop(report.send(error.to_string())));
+        let running = tokio::spawn(async move { reflector.run().await });
+        for attempt in 1..=3 {
+            let text = reported.recv().await.expect("the reflector goes on");
+            assert!(text.contains(said), "{text}");
+            let asked = pages.load(std::sync::atomic::Ordering::Relaxed);
+            assert!(asked <= attempt * 1_001, "{asked} pages in {attempt} attempts");
+        }
+        assert!(store.is_empty(), "a list without an end is no list");
+        running.abort();
+    }
 }

@@ -373,10 +373,17 @@ where
         let mut page = self.source.list(options).await?;
         run.paged |= version == ResourceVersion::ANY && page.continue_token.is_some();
         let mut items = std::mem::take(&mut page.items);
+        // An empty page counts as one object, so that a source that never ends does not hold the reflector for ever.
+        let mut counted = items.len().max(1);
         while let Some(token) = page.continue_token.take() {
-            let options = ListOptions { resource_version: ResourceVersion::UNSET, limit, continue_token: Some(token) };
+            let options =
+                ListOptions { resource_version: ResourceVersion::UNSET, limit, continue_token: Some(token.clone()) };
             match self.source.list(options).await {
                 Ok(next) => {
+                    if next.continue_token.as_ref() == Some(&token) {
+                        return Err(SourceError::transport("the source gives the same page of a list again and again"));
+                    }
+                    counted += next.items.len().max(1);
                     items.extend(next.items);
                     page.continue_token = next.continue_token;
                 }
@@ -387,6 +394,12 @@ where
                     return Ok((all.items, all.resource_version));
                 }
                 Err(error) => return Err(error),
+            }
+            if counted > self.options.max_objects {
+                return Err(SourceError::transport(format!(
+                    "the list has more than {} objects; if that is right, raise ReflectorOptions::max_objects",
+                    self.options.max_objects
+                )));
             }
         }
         Ok((items, page.resource_version))

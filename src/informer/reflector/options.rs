@@ -33,6 +33,9 @@ pub struct ReflectorOptions {
     pub resync_period: Duration,
     /// For how long a watch is tried again at once when the source has internal errors. Zero: not at all.
     pub max_internal_error_retry: Duration,
+    /// The most objects that a list in pages may have: one that goes on is refused, so that a source that never ends its
+    /// list does not fill the memory. Ten million.
+    pub max_objects: usize,
     /// Begin with a watch that streams the whole state, if the source can. Falls back to a list.
     pub watch_list: bool,
 }
@@ -45,6 +48,7 @@ impl Default for ReflectorOptions {
             backoff: BackoffPolicy::default(),
             resync_period: Duration::ZERO,
             max_internal_error_retry: Duration::ZERO,
+            max_objects: 10_000_000,
             watch_list: true,
         }
     }
