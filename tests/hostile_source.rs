@@ -159,7 +159,9 @@ impl ListWatch<Object> for Endless {
 
 #[tokio::test(start_paused = true)]
 async fn a_list_that_never_ends_is_refused_and_tried_again() {
-    let endless: [(fn(u64) -> String, bool, &str); 3] = [
+    /// The tokens, whether pages are empty, and what the error says.
+    type Case = (fn(u64) -> String, bool, &'static str);
+    let endless: [Case; 3] = [
         (|n| n.to_string(), false, "max_objects"),
         (|n| n.to_string(), true, "max_objects"),
         (|_| "again".to_owned(), false, "same page"),
