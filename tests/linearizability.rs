@@ -87,7 +87,7 @@ fn calls(fifo: &Fifo, clock: &Clock, rng: &mut fastrand::Rng, thread: u32) -> Ve
         let mut after = None;
         for step in steps {
             let this = records.len();
-            records.push(Record { step, begin, end, after: std::mem::replace(&mut after, Some(this)) });
+            records.push(Record { step, begin, end, after: after.replace(this) });
         }
     }
     for claim in held {

@@ -65,7 +65,7 @@ fn make(w: &World, clock: &AtomicU32, calls: &[Call]) -> Vec<Record> {
         let mut after = None;
         for step in steps {
             let this = records.len();
-            records.push(Record { step, begin, end, after: std::mem::replace(&mut after, Some(this)) });
+            records.push(Record { step, begin, end, after: after.replace(this) });
         }
     }
     for claim in held {
