@@ -130,6 +130,7 @@ where
     /// assert_eq!(deltas.len(), 1);
     /// assert!(claim.deltas().is_empty());
     /// ```
+    #[must_use = "the deltas are the caller's now; dropped, they are lost"]
     pub fn take_deltas(&mut self) -> Deltas<T, K> {
         std::mem::take(&mut self.deltas)
     }
@@ -255,15 +256,17 @@ where
     }
 }
 
-impl<T: fmt::Debug, K, S> fmt::Debug for Claim<'_, T, K, S>
+/// Key, types of the deltas, and the flag: `T` need not be `Debug`.
+impl<T, K, S> fmt::Debug for Claim<'_, T, K, S>
 where
     K: Clone + Eq + Hash + fmt::Debug,
     S: BuildHasher + Clone,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let types: Vec<_> = self.deltas.iter().map(|delta| delta.delta_type()).collect();
         f.debug_struct("Claim")
             .field("key", &self.key)
-            .field("deltas", &self.deltas)
+            .field("deltas", &types)
             .field("is_initial", &self.initial)
             .finish_non_exhaustive()
     }

@@ -278,7 +278,7 @@ where
     /// assert_eq!(fifo.try_pop_batch(10).unwrap().len(), 2);
     /// ```
     pub fn try_pop_batch(&self, max: usize) -> Result<Vec<Claim<'_, T, K, S>>, TryPopError> {
-        assert_ne!(max, 0, "a batch has at least one key");
+        assert!(max > 0, "a batch of at most 0 keys was asked for; ask for at least one");
         let first = self.try_pop()?;
         Ok(self.fill_batch(first, max))
     }
@@ -313,7 +313,7 @@ where
     /// # });
     /// ```
     pub async fn pop_batch(&self, max: usize) -> Result<Vec<Claim<'_, T, K, S>>, Closed> {
-        assert_ne!(max, 0, "a batch has at least one key");
+        assert!(max > 0, "a batch of at most 0 keys was asked for; ask for at least one");
         let first = self.pop().await?;
         Ok(self.fill_batch(first, max))
     }
@@ -335,7 +335,7 @@ where
     /// assert_eq!(fifo.pop_batch_blocking(10).unwrap().len(), 1);
     /// ```
     pub fn pop_batch_blocking(&self, max: usize) -> Result<Vec<Claim<'_, T, K, S>>, Closed> {
-        assert_ne!(max, 0, "a batch has at least one key");
+        assert!(max > 0, "a batch of at most 0 keys was asked for; ask for at least one");
         let first = self.pop_blocking()?;
         Ok(self.fill_batch(first, max))
     }
@@ -357,7 +357,7 @@ where
     /// assert!(fifo.pop_batch_timeout(10, Duration::ZERO).is_err());
     /// ```
     pub fn pop_batch_timeout(&self, max: usize, timeout: Duration) -> Result<Vec<Claim<'_, T, K, S>>, PopTimeoutError> {
-        assert_ne!(max, 0, "a batch has at least one key");
+        assert!(max > 0, "a batch of at most 0 keys was asked for; ask for at least one");
         let first = self.pop_timeout(timeout)?;
         Ok(self.fill_batch(first, max))
     }

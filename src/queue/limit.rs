@@ -7,7 +7,8 @@
 use crate::seeded::{self, Bug};
 use crate::sync::{AtomicUsize, Event, Ordering};
 
-/// Limits on what may be pending, that is queued or waiting behind a claim. `None` is no limit.
+/// Limits on what may be pending, that is queued or waiting behind a claim. `None` is no limit; a limit of 0 lets nothing
+/// in until the queue is closed.
 ///
 /// ```
 /// use delta_fifo::Limits;

@@ -102,7 +102,9 @@ impl<K> Order<K> {
         match &self.background {
             // Relaxed: for `len` only.
             Some(background) => background.dead.fetch_sub(1, Ordering::Relaxed),
-            None => panic!("I1: a ticket without a queued key"),
+            None => panic!(
+                "I1: the key of a ticket is not in the table: is its Eq or Hash inconsistent, or has it changed?"
+            ),
         };
     }
 

@@ -21,7 +21,7 @@ use super::{Claim, DeltaFifo};
 pub struct Processed {
     /// How often the handler was called, retries included.
     pub claims: u64,
-    /// How many of these calls panicked. Their deltas were requeued.
+    /// How many of these calls, or of a custom compression, panicked. Their deltas were requeued.
     pub panics: u64,
 }
 
@@ -35,7 +35,7 @@ where
     ///
     /// Each key is handled by one worker at a time. The claim is released when the handler returns. If it panics, the
     /// panic is contained (the panic hook still reports it), the claim is requeued and the worker goes on with other
-    /// keys; a handler that always panics for a key is therefore called for ever. One that wants to give up looks at
+    /// keys; the same for a custom compression. A handler that always panics for a key is therefore called for ever. One that wants to give up looks at
     /// its own count and returns.
     ///
     /// # Blocking
@@ -64,19 +64,30 @@ where
     where
         F: Fn(&mut Claim<'_, T, K, S>) + Sync,
     {
-        assert_ne!(workers, 0, "without a worker nothing would be processed");
+        assert!(workers > 0, "process needs at least one worker");
         // Relaxed: counters, read after the threads were joined.
         let (claims, panics) = (AtomicU64::new(0), AtomicU64::new(0));
         let handler = &handler;
         std::thread::scope(|scope| {
             for _ in 0..workers {
                 scope.spawn(|| {
-                    while let Ok(mut claim) = self.pop_blocking() {
-                        claims.fetch_add(1, Ordering::Relaxed);
-                        // The claim moves into the closure, so that the unwind drops it there, and requeues it.
-                        let outcome = catch_unwind(AssertUnwindSafe(move || handler(&mut claim)));
-                        if outcome.is_err() {
-                            panics.fetch_add(1, Ordering::Relaxed);
+                    // The user's code is the handler, and in the pop a custom compression. The unwind drops the claim
+                    // in here, and that requeues it.
+                    let one = || match self.pop_blocking() {
+                        Ok(mut claim) => {
+                            claims.fetch_add(1, Ordering::Relaxed);
+                            handler(&mut claim);
+                            true
+                        }
+                        Err(_) => false,
+                    };
+                    loop {
+                        match catch_unwind(AssertUnwindSafe(one)) {
+                            Ok(true) => {}
+                            Ok(false) => break,
+                            Err(_) => {
+                                panics.fetch_add(1, Ordering::Relaxed);
+                            }
                         }
                     }
                 });

@@ -117,6 +117,7 @@ where
     /// assert!(fifo.wait_synced().await);
     /// # });
     /// ```
+    #[must_use = "false: the queue has not synced"]
     pub async fn wait_synced(&self) -> bool {
         loop {
             if let Some(synced) = self.synced_or_closed() {
@@ -138,6 +139,7 @@ where
     /// fifo.close();
     /// assert!(!fifo.wait_synced_blocking(), "closed before it synced");
     /// ```
+    #[must_use = "false: the queue has not synced"]
     pub fn wait_synced_blocking(&self) -> bool {
         block_until(self.synced.event(), None, || self.synced_or_closed()).unwrap_or(false)
     }
@@ -150,6 +152,7 @@ where
     /// let fifo = DeltaFifo::<u32, u32>::builder_with_key_fn(|n: &u32| Ok::<_, &str>(*n)).build();
     /// assert!(!fifo.wait_synced_timeout(Duration::from_millis(1)));
     /// ```
+    #[must_use = "false: the queue has not synced"]
     pub fn wait_synced_timeout(&self, timeout: Duration) -> bool {
         block_until(self.synced.event(), deadline(timeout), || self.synced_or_closed()).unwrap_or(false)
     }
@@ -277,6 +280,7 @@ where
     /// fifo.add(1).unwrap();
     /// assert!(!fifo.close_and_drain_timeout(Duration::from_millis(1)), "nobody consumes");
     /// ```
+    #[must_use = "false: something is still queued or claimed"]
     pub fn close_and_drain_timeout(&self, timeout: Duration) -> bool {
         self.close();
         let drain = Drain::start(self);

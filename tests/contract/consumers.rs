@@ -331,3 +331,30 @@ fn producers_do_not_wait_for_a_slow_handler() {
     assert!(fifo.has_synced());
     drop(claim);
 }
+
+#[test]
+fn process_survives_a_compression_that_panics() {
+    let tries = Arc::new(AtomicUsize::new(0));
+    let counted = tries.clone();
+    let compress = move |key: &u32, deltas: delta_fifo::Deltas<crate::Obj, u32>| {
+        // Key 3 fails more often than there are workers.
+        assert!(*key != 3 || counted.fetch_add(1, Ordering::Relaxed) >= 5, "compression");
+        deltas
+    };
+    let fifo = builder().compression(delta_fifo::Compression::Custom(Arc::new(compress))).build();
+    for key in 0..10 {
+        fifo.add(obj(key, 1)).unwrap();
+    }
+    fifo.close();
+    let processed = fifo.process(2, |_| {});
+    assert_eq!((processed.claims, processed.panics), (10, 5));
+}
+
+#[test]
+fn a_claim_says_what_it_is_without_its_objects() {
+    struct Opaque;
+    let fifo = DeltaFifo::<Opaque, u32>::builder_with_key_fn(|_: &Opaque| Ok::<_, &str>(7)).build();
+    fifo.add(Opaque).unwrap();
+    let text = format!("{:?}", fifo.try_pop().unwrap());
+    assert!(text.contains("key: Some(7)") && text.contains("Added"), "{text}");
+}
