@@ -138,7 +138,7 @@ impl AppendRule {
                 garbage.push(std::mem::replace(newest, merged));
             }
             (Step::Swallow, Some(_)) => {
-                garbage.extend_from(deltas.pop_newest());
+                garbage.extend(deltas.pop_newest());
                 if let Some(older) = deltas.newest_mut() {
                     garbage.push(std::mem::replace(older, delta));
                 }
@@ -168,14 +168,6 @@ fn retype<T, K>(older: &Delta<T, K>, newer: Delta<T, K>) -> Delta<T, K> {
             Delta::Sync(_) | Delta::Deleted(_) => Delta::Sync(o),
         },
         deleted @ Delta::Deleted(_) => deleted,
-    }
-}
-
-impl<T, K> Deltas<T, K> {
-    fn extend_from(&mut self, delta: Option<Delta<T, K>>) {
-        if let Some(delta) = delta {
-            self.push(delta);
-        }
     }
 }
 

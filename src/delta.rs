@@ -429,10 +429,22 @@ impl<T: Eq, K: Eq> Eq for Deltas<T, K> {}
 impl<T, K> FromIterator<Delta<T, K>> for Deltas<T, K> {
     fn from_iter<I: IntoIterator<Item = Delta<T, K>>>(iter: I) -> Self {
         let mut deltas = Deltas::new();
-        for delta in iter {
-            deltas.push(delta);
-        }
+        deltas.extend(iter);
         deltas
+    }
+}
+
+impl<T, K> Extend<Delta<T, K>> for Deltas<T, K> {
+    fn extend<I: IntoIterator<Item = Delta<T, K>>>(&mut self, iter: I) {
+        for delta in iter {
+            self.push(delta);
+        }
+    }
+}
+
+impl<T, K, const N: usize> From<[Delta<T, K>; N]> for Deltas<T, K> {
+    fn from(deltas: [Delta<T, K>; N]) -> Self {
+        deltas.into_iter().collect()
     }
 }
 
@@ -504,6 +516,15 @@ impl<T, K> Iterator for DeltasIntoIter<T, K> {
     }
 }
 
+impl<T, K> DoubleEndedIterator for DeltasIntoIter<T, K> {
+    fn next_back(&mut self) -> Option<Delta<T, K>> {
+        match &mut self.0 {
+            IntoIterRepr::One(delta) => delta.take(),
+            IntoIterRepr::Many(deltas) => deltas.next_back(),
+        }
+    }
+}
+
 impl<T, K> ExactSizeIterator for DeltasIntoIter<T, K> {}
 
 #[cfg(test)]
@@ -525,5 +546,12 @@ mod tests {
         assert_eq!(deltas.pop_newest(), Some(Delta::Updated(2.into())));
         assert_eq!(deltas.pop_newest(), Some(Delta::Added(1.into())));
         assert_eq!(deltas.pop_newest(), None);
+    }
+
+    #[test]
+    fn deltas_can_be_read_from_both_ends() {
+        let deltas: Deltas<u32> = [Delta::Added(1.into()), Delta::Updated(2.into())].into();
+        let reversed: Vec<_> = deltas.into_iter().rev().collect();
+        assert_eq!(reversed, [Delta::Updated(2.into()), Delta::Added(1.into())]);
     }
 }

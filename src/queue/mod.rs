@@ -63,6 +63,7 @@ mod wait;
 use std::borrow::Cow;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
@@ -307,6 +308,23 @@ where
     pub fn has_no_ticket(&self) -> bool {
         self.order.has_no_ticket()
     }
+}
+
+// A panic in user code leaves the queue as its documentation says, whatever its parts say of themselves.
+impl<T, K, S> UnwindSafe for DeltaFifo<T, K, S>
+where
+    T: RefUnwindSafe,
+    K: Clone + Eq + Hash + RefUnwindSafe,
+    S: BuildHasher + Clone,
+{
+}
+
+impl<T, K, S> RefUnwindSafe for DeltaFifo<T, K, S>
+where
+    T: RefUnwindSafe,
+    K: Clone + Eq + Hash + RefUnwindSafe,
+    S: BuildHasher + Clone,
+{
 }
 
 impl<T, K, S> fmt::Debug for DeltaFifo<T, K, S>

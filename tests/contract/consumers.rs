@@ -17,6 +17,9 @@ fn public_types_may_be_shared_and_sent() {
     shared::<DeltaFifo<u32>>();
     shared::<Claim<'static, u32>>();
     sent::<Claims<'static, u32>>();
+    fn survives_panics<X: std::panic::UnwindSafe + std::panic::RefUnwindSafe>() {}
+    survives_panics::<DeltaFifo<u32>>();
+    survives_panics::<Claim<'static, u32>>();
 }
 
 #[test]
