@@ -3,7 +3,7 @@
 #
 #   loom-tests/run.sh quick    what every change has to pass: all models at two preemptions on both stand-in queues, at
 #                              one on the real queue and event, every mutation, shuttle, recorded histories
-#   loom-tests/run.sh deep     three preemptions on the stand-ins, two on the real parts, more schedules (an hour)
+#   loom-tests/run.sh deep     three preemptions on the stand-ins, two on the real parts, more schedules (about half an hour)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
