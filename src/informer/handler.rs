@@ -2,12 +2,12 @@
 
 use std::any::Any;
 use std::fmt;
-use std::future::{Future, poll_fn};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::guard::{catch, contain};
 use super::{BackoffPolicy, Event, EventKind};
 use crate::delta::Deleted;
 use crate::key::BoxError;
@@ -202,12 +202,8 @@ impl<T: Send + Sync + 'static, K: Send + Sync + 'static> Handler<T, K> {
                 }
             }
             Call::Async(handle) => {
-                let mut future = catch(|| Ok(handle(event)))?;
-                poll_fn(move |cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
-                    Ok(poll) => poll,
-                    Err(panic) => std::task::Poll::Ready(Err(HandlerPanic::new(&*panic).into())),
-                })
-                .await
+                let future = catch(|| Ok(handle(event)))?;
+                contain(future).await?
             }
         }
     }
@@ -223,15 +219,7 @@ impl<T, K> fmt::Debug for Handler<T, K> {
     }
 }
 
-/// Runs user code; a panic becomes an error.
-pub(super) fn catch<R>(run: impl FnOnce() -> Result<R, BoxError>) -> Result<R, BoxError> {
-    match catch_unwind(AssertUnwindSafe(run)) {
-        Ok(result) => result,
-        Err(panic) => Err(HandlerPanic::new(&*panic).into()),
-    }
-}
-
-/// The error that stands for a panic of a handler.
+/// The error that stands for a panic of a handler, or of another function of the user's.
 ///
 /// ```
 /// use delta_fifo::informer::HandlerPanic;
@@ -245,7 +233,7 @@ pub struct HandlerPanic {
 }
 
 impl HandlerPanic {
-    fn new(panic: &(dyn Any + Send)) -> Self {
+    pub(super) fn new(panic: &(dyn Any + Send)) -> Self {
         let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let message = message.or_else(|| panic.downcast_ref::<String>().cloned());
         HandlerPanic { message: message.unwrap_or_else(|| "a value that is no string".to_owned()) }

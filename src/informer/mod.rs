@@ -40,6 +40,7 @@
 
 mod backoff;
 mod event;
+mod guard;
 mod handler;
 mod list_watch;
 mod memory;

@@ -29,6 +29,7 @@
 use std::collections::HashSet;
 use std::future::{Future, poll_fn};
 use std::hash::Hash;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -100,11 +101,16 @@ impl<K: Hash + Eq + Clone> Progress<K> {
         let mut pop = pin!(pop);
         poll_fn(|cx| {
             let bracket = self.open(worker);
-            match pop.as_mut().poll(cx) {
-                Poll::Ready(result) => Poll::Ready((result, bracket)),
-                Poll::Pending => {
+            match catch_unwind(AssertUnwindSafe(|| pop.as_mut().poll(cx))) {
+                Ok(Poll::Ready(result)) => Poll::Ready((result, bracket)),
+                Ok(Poll::Pending) => {
                     self.close(bracket, std::iter::empty());
                     Poll::Pending
+                }
+                Err(panic) => {
+                    // The user's compression: what was claimed is queued again.
+                    self.close(bracket, std::iter::empty());
+                    resume_unwind(panic)
                 }
             }
         })

@@ -11,22 +11,35 @@
 use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::task::consume_budget;
+use tokio::time::sleep;
 
-use super::handler::catch;
+use super::backoff::Backoff;
+use super::guard::{catch, contain};
 use super::pipeline::Pipeline;
 use super::progress::Progress;
 use super::reflector::Control;
 use super::store::{Before, Op};
-use super::{Event, EventKind, Reason, ReflectorError, ResourceVersion, Store, Versioned};
+use super::{BackoffPolicy, Event, EventKind, Reason, ReflectorError, ResourceVersion, Store, Versioned};
 use crate::delta::{Deleted, DeletedFinalStateUnknown, Delta};
 use crate::key::BoxError;
 use crate::queue::{Claim, DefaultHashBuilder, DeltaFifo};
 
 /// How many keys a worker claims at a time. One write for all of them; more would hold keys for longer.
 const BATCH: usize = 64;
+
+/// How long a worker rests after the queue's custom compression panicked. The key is back in the queue then, at its
+/// tail; if it panics each time, the others must not wait long for it.
+const AFTER_PANIC: BackoffPolicy = BackoffPolicy {
+    min: Duration::from_millis(10),
+    max: Duration::from_millis(500),
+    factor: 2.0,
+    jitter: true,
+    reset_after: Duration::from_secs(5),
+};
 
 pub(super) type Handlers<T, K> = Vec<Arc<Pipeline<T, K>>>;
 
@@ -75,13 +88,29 @@ where
 {
     /// Claims and applies until the queue is closed and empty.
     pub(super) async fn work(&self, worker: usize) {
+        let (mut batch, mut backoff) = (BATCH, Backoff::new(AFTER_PANIC));
         loop {
-            let (claims, bracket) = self.progress.claim(worker, self.queue.pop_batch(BATCH)).await;
+            let claimed = contain(self.progress.claim(worker, self.queue.pop_batch(batch))).await;
+            let (claims, bracket) = match claimed {
+                Ok(claimed) => claimed,
+                Err(error) => {
+                    // What was claimed is queued again, and nothing is missed. One at a time now, then more again, so
+                    // that a key that panics each time takes few others with it.
+                    batch = 1;
+                    self.control.report(&ReflectorError::Apply(error));
+                    sleep(backoff.next()).await;
+                    continue;
+                }
+            };
+            batch = (batch * 2).min(BATCH);
             let Ok(claims) = claims else {
                 self.progress.close(bracket, std::iter::empty());
                 return;
             };
-            let applied = self.apply(&claims);
+            let applied = catch(|| Ok(self.apply(&claims))).unwrap_or_else(|error| {
+                self.not_applied(error);
+                vec![]
+            });
             self.progress.close(bracket, claims.iter().map(Claim::key));
             for (events, handlers) in applied {
                 for outgoing in events {

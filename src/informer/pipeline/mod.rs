@@ -22,7 +22,8 @@ use tokio::task::consume_budget;
 use tokio::time::{Instant, sleep_until};
 
 use self::buffer::{Buffer, Pushed, Queued};
-use super::handler::{Buffering, HandlerOptions, Overflow, catch};
+use super::guard::catch;
+use super::handler::{Buffering, HandlerOptions, Overflow};
 use super::store::Replay;
 use super::{DeadLetter, Event, Handler};
 

@@ -21,7 +21,8 @@
 //! | fails in another way | back-off, list |
 //!
 //! The version moves on only after an event was handed over. An event that is refused, by the key function or the
-//! transformer, ends the cycle: the next list says what it said, so nothing is skipped silently.
+//! transformer, ends the cycle: the next list says what it said, so nothing is skipped silently. A panic, of theirs or of
+//! the source, is an error like any other.
 //!
 //! Resync has a timer of its own. It runs beside the cycles and no relist resets it.
 //!
@@ -48,7 +49,8 @@ pub use target::ReflectorStore;
 pub(super) use target::{INLINE, off_the_runtime};
 
 use super::backoff::Backoff;
-use super::{ListOptions, ListWatch, ResourceVersion, SourceError, WatchEvent, WatchOptions};
+use super::guard::{catch, contain};
+use super::{ListOptions, ListPage, ListWatch, ResourceVersion, SourceError, WatchEvent, WatchOptions};
 use crate::key::BoxError;
 
 /// How many objects a page has if nothing else is said.
@@ -82,7 +84,11 @@ impl Control {
     }
 
     pub(super) fn report(&self, error: &ReflectorError) {
-        (self.on_error)(error);
+        // A hook that panics must not take a task with it; there is nobody left to tell.
+        let _ = catch(|| {
+            (self.on_error)(error);
+            Ok(())
+        });
     }
 }
 
@@ -302,10 +308,12 @@ where
         timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             timer.tick().await;
-            if self.should_resync.as_ref().is_some_and(|should| !should()) {
-                continue;
-            }
-            if let Err(error) = self.target.resync().await {
+            let resynced = match catch(|| Ok(self.should_resync.as_ref().is_none_or(|should| should()))) {
+                Ok(true) => contain(self.target.resync()).await.unwrap_or_else(Err),
+                Ok(false) => continue,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = resynced {
                 self.control.report(&ReflectorError::Resync(error));
                 self.control.relist();
             }
@@ -351,9 +359,16 @@ where
         };
         let (items, version) = result.map_err(ReflectorError::List)?;
         run.unavailable = false;
-        self.target.replace(items, version.clone()).await.map_err(ReflectorError::Replace)?;
+        contain(self.target.replace(items, version.clone()))
+            .await
+            .unwrap_or_else(Err)
+            .map_err(ReflectorError::Replace)?;
         self.reach(run, version);
         Ok(())
+    }
+
+    async fn page(&self, options: ListOptions) -> Result<ListPage<T>, SourceError> {
+        contain(self.source.list(options)).await.unwrap_or_else(|panic| Err(SourceError::Internal(panic)))
     }
 
     /// All pages of a list at `version`.
@@ -370,7 +385,7 @@ where
             None => None,
         };
         let options = ListOptions { resource_version: version.clone(), limit, continue_token: None };
-        let mut page = self.source.list(options).await?;
+        let mut page = self.page(options).await?;
         run.paged |= version == ResourceVersion::ANY && page.continue_token.is_some();
         let mut items = std::mem::take(&mut page.items);
         // An empty page counts as one object, so that a source that never ends does not hold the reflector for ever.
@@ -378,7 +393,7 @@ where
         while let Some(token) = page.continue_token.take() {
             let options =
                 ListOptions { resource_version: ResourceVersion::UNSET, limit, continue_token: Some(token.clone()) };
-            match self.source.list(options).await {
+            match self.page(options).await {
                 Ok(next) => {
                     if next.continue_token.as_ref() == Some(&token) {
                         return Err(SourceError::transport("the source gives the same page of a list again and again"));
@@ -390,7 +405,7 @@ where
                 Err(SourceError::Expired) => {
                     // The rest of the pages is gone: all of it in one, then.
                     let options = ListOptions { resource_version: version, limit: None, continue_token: None };
-                    let all = self.source.list(options).await?;
+                    let all = self.page(options).await?;
                     return Ok((all.items, all.resource_version));
                 }
                 Err(error) => return Err(error),
@@ -425,8 +440,8 @@ where
             let mut unordered = first.is_none() && (run.last.is_unset() || run.last == ResourceVersion::ANY);
             let mut stream = match first.take() {
                 Some(stream) => stream,
-                None => match self.source.watch(self.watch_options(run.last.clone())).await {
-                    Ok(stream) => Box::pin(stream),
+                None => match self.open(self.watch_options(run.last.clone())).await {
+                    Ok(stream) => stream,
                     Err(error @ (SourceError::Refused(_) | SourceError::TooManyRequests { .. })) => {
                         self.wait_after(run, error).await;
                         continue;
@@ -442,7 +457,7 @@ where
                 let event = tokio::select! {
                     biased;
                     () = self.control.relist.notified() => return Err(End::Quiet),
-                    event = poll_fn(|cx| stream.as_mut().poll_next(cx)) => event,
+                    event = next(&mut stream) => event,
                 };
                 match event {
                     None if events == 0 && started.elapsed() < SHORT_WATCH => {
@@ -515,7 +530,18 @@ where
         sleep(wait).await;
     }
 
+    async fn open(&self, options: WatchOptions) -> Result<Watching<L, T>, SourceError> {
+        contain(self.source.watch(options))
+            .await
+            .unwrap_or_else(|panic| Err(SourceError::Internal(panic)))
+            .map(Box::pin)
+    }
+
     async fn hand_over(&self, event: WatchEvent<T>) -> Result<(), BoxError> {
+        contain(self.hand_over_unguarded(event)).await.unwrap_or_else(Err)
+    }
+
+    async fn hand_over_unguarded(&self, event: WatchEvent<T>) -> Result<(), BoxError> {
         match event {
             WatchEvent::Added { object, .. } => self.target.add(object).await,
             WatchEvent::Modified { object, .. } => self.target.update(object).await,
@@ -529,6 +555,14 @@ where
         self.control.version.send_replace(version.clone());
         run.last = version;
     }
+}
+
+/// What a watch brings next. A stream that panicked is dropped by the caller, as one that failed.
+async fn next<T>(
+    stream: &mut Pin<Box<impl Stream<Item = Result<WatchEvent<T>, SourceError>>>>,
+) -> Option<Result<WatchEvent<T>, SourceError>> {
+    let event = contain(poll_fn(|cx| stream.as_mut().poll_next(cx))).await;
+    event.unwrap_or_else(|panic| Some(Err(SourceError::Internal(panic))))
 }
 
 impl<T, L, R> fmt::Debug for Reflector<T, L, R> {

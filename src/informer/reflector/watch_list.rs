@@ -1,13 +1,12 @@
 //! The initial list as a stream: a watch that begins with the whole state and says where it ends.
 
-use std::future::poll_fn;
 use std::sync::Arc;
 
-use futures_core::Stream;
 use tokio::task::consume_budget;
 use tokio::time::{Instant, sleep};
 
-use super::{End, Reflector, ReflectorError, ReflectorStore, Run, SHORT_WATCH, Watching};
+use super::{End, Reflector, ReflectorError, ReflectorStore, Run, SHORT_WATCH, Watching, next};
+use crate::informer::guard::contain;
 use crate::informer::{ListWatch, ResourceVersion, SourceError, WatchEvent, WatchOptions};
 
 /// What came before the end of the initial events. Nothing of it reaches the target before the end is known.
@@ -43,7 +42,8 @@ where
             match self.attempt(version).await {
                 Attempt::Complete(stream, gathered, version) => {
                     run.unavailable = false;
-                    let replaced = self.target.replace(gathered.list, version.clone()).await;
+                    let replaced =
+                        contain(self.target.replace(gathered.list, version.clone())).await.unwrap_or_else(Err);
                     if let Err(error) = replaced {
                         return Some(Err(ReflectorError::Replace(error).into()));
                     }
@@ -79,14 +79,14 @@ where
     async fn attempt(&self, version: ResourceVersion) -> Attempt<L, T> {
         let started = Instant::now();
         let options = WatchOptions { initial_events: true, ..self.watch_options(version) };
-        let mut stream = match self.source.watch(options).await {
-            Ok(stream) => Box::pin(stream),
+        let mut stream = match self.open(options).await {
+            Ok(stream) => stream,
             Err(error) => return Attempt::Failed(error),
         };
         let mut gathered = Gathered { list: Vec::new(), then: Vec::new() };
         let mut events = 0u64;
         loop {
-            match poll_fn(|cx| stream.as_mut().poll_next(cx)).await {
+            match next(&mut stream).await {
                 None => return Attempt::Early { at_once: events == 0 && started.elapsed() < SHORT_WATCH },
                 Some(Err(error)) => return Attempt::Failed(error),
                 Some(Ok(WatchEvent::Bookmark { resource_version, initial_events_end: true })) => {

@@ -33,6 +33,7 @@ pub use handle::HandlerHandle;
 pub use outcome::{AlreadyStarted, InformerStopped, NotSynced, Shutdown, ShutdownReport};
 
 use self::feed::Feed;
+use super::guard::contain;
 use super::pipeline::Pipeline;
 use super::reflector::ReflectorStore;
 use super::worker::Core;
@@ -537,7 +538,7 @@ where
         }
         // Release: a worker that reads this round sees who is in it.
         core.round.store(round, Ordering::Release);
-        if let Err(error) = feed.resync().await {
+        if let Err(error) = contain(feed.resync()).await.unwrap_or_else(Err) {
             core.control.report(&ReflectorError::Resync(error));
             core.control.relist();
         }

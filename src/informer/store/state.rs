@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::error::IndexError;
 use crate::informer::ResourceVersion;
-use crate::informer::handler::catch;
+use crate::informer::guard::catch;
 use crate::informer::pmap::{Entry, PMap};
 use crate::key::BoxError;
 
