@@ -163,7 +163,7 @@ async fn a_list_that_never_ends_is_refused_and_tried_again() {
     type Case = (fn(u64) -> String, bool, &'static str);
     let endless: [Case; 3] = [
         (|n| n.to_string(), false, "max_objects"),
-        (|n| n.to_string(), true, "max_objects"),
+        (|n| n.to_string(), true, "1000 empty pages"),
         (|_| "again".to_owned(), false, "same page"),
     ];
     for (token, empty, said) in endless {
@@ -171,7 +171,7 @@ async fn a_list_that_never_ends_is_refused_and_tried_again() {
         let source = Endless { token, empty, pages: pages.clone() };
         let store = Arc::new(Store::<Object, String>::new());
         let (report, mut reported) = tokio::sync::mpsc::unbounded_channel();
-        let options = ReflectorOptions { max_objects: 1_000, watch_list: false, ..ReflectorOptions::default() };
+        let options = ReflectorOptions { max_objects: 2_000, watch_list: false, ..ReflectorOptions::default() };
         let reflector = Reflector::new(source, store.clone())
             .options(options)
             .on_error(move |error| drop(report.send(error.to_string())));
@@ -179,10 +179,40 @@ async fn a_list_that_never_ends_is_refused_and_tried_again() {
         for attempt in 1..=3 {
             let text = reported.recv().await.expect("the reflector goes on");
             assert!(text.contains(said), "{text}");
+            assert!(!text.contains("connection"), "nothing is wrong with it: {text}");
             let asked = pages.load(std::sync::atomic::Ordering::Relaxed);
             assert!(asked <= attempt * 1_001, "{asked} pages in {attempt} attempts");
         }
         assert!(store.is_empty(), "a list without an end is no list");
         running.abort();
     }
+}
+
+/// The list has no end within a test's time, and nothing in the source ever waits.
+#[tokio::test]
+async fn a_list_without_an_end_does_not_keep_a_reflector_from_being_stopped() {
+    let pages = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let source = Endless { token: |n| n.to_string(), empty: false, pages: pages.clone() };
+    let reflector = Reflector::new(source, Arc::new(Store::<Object, String>::new()));
+    let running = tokio::spawn(async move { reflector.run().await });
+    // This test has one thread: it comes back here only if the reflector lets it.
+    while pages.load(std::sync::atomic::Ordering::Relaxed) == 0 {
+        tokio::task::yield_now().await;
+    }
+    running.abort();
+    assert!(running.await.unwrap_err().is_cancelled());
+    let asked = pages.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(asked < 1_000, "{asked} pages");
+}
+
+#[tokio::test(start_paused = true)]
+async fn single_empty_pages_are_no_harm() {
+    // Filters at the source leave pages empty, but not a thousand in a row.
+    let mut lists = Vec::new();
+    for n in 0..3_000 {
+        let objects: &[Object] = if n % 900 == 899 { &[Object("a", 1)] } else { &[] };
+        lists.push(ListPage { continue_token: Some(n.to_string()), ..list(objects, 1) });
+    }
+    lists.push(list(&[Object("b", 1)], 1));
+    ends_as(lists, vec![vec![]], &[Object("a", 1), Object("b", 1)]).await;
 }

@@ -284,6 +284,9 @@ pub enum SourceError {
     /// One event could not be understood, for instance an object of another kind. Skipped, and the next list sets right
     /// what it meant: the reflector makes one soon.
     BadEvent(BoxError),
+    /// The list does not end, or is longer than [`max_objects`](super::ReflectorOptions::max_objects). Answered by
+    /// back-off and a new list.
+    Endless(BoxError),
     /// Trying again will not help. The reflector ends.
     Fatal(BoxError),
 }
@@ -314,6 +317,7 @@ impl fmt::Display for SourceError {
             SourceError::Internal(error) => write!(f, "the source failed: {error}"),
             SourceError::Unsupported => f.write_str("the source cannot do this"),
             SourceError::BadEvent(error) => write!(f, "an event could not be understood: {error}"),
+            SourceError::Endless(error) => write!(f, "the list was given up: {error}"),
             SourceError::Fatal(error) => write!(f, "the source cannot be used: {error}"),
         }
     }
@@ -326,6 +330,7 @@ impl Error for SourceError {
             | SourceError::Transport(error)
             | SourceError::Internal(error)
             | SourceError::BadEvent(error)
+            | SourceError::Endless(error)
             | SourceError::Fatal(error) => Some(&**error),
             _ => None,
         }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use delta_fifo::informer::{
-    BackoffPolicy, Reflector, ReflectorError, ReflectorOptions, ReflectorStore, ResourceVersion, SourceError, Store,
-    WatchEvent,
+    BackoffPolicy, ListOptions, ListWatch, Reflector, ReflectorError, ReflectorOptions, ReflectorStore,
+    ResourceVersion, SourceError, Store, WatchEvent,
 };
 use delta_fifo::{BoxError, DeltaFifo};
 use tokio::task::JoinHandle;
@@ -473,4 +473,20 @@ async fn feeds_a_queue_for_consumers_of_your_own() {
     server.delete(&"a".into());
     assert!(queue.pop().await.unwrap().deltas().newest().unwrap().is_deleted());
     task.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_size_of_zero_is_the_default() {
+    let server = server_with(&["a", "b"]);
+    let running = run_with(&server, ReflectorOptions { page_size: Some(0), ..ReflectorOptions::default() });
+    tokio::time::timeout(Duration::from_secs(60), running.store.wait_for(2)).await.expect("the list ends").unwrap();
+    assert_eq!(lists(&server), ["0"], "all in one page");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_memory_servers_pages_have_at_least_one_object() {
+    let server = server_with(&["a", "b"]);
+    let options = ListOptions { limit: Some(0), ..ListOptions::default() };
+    let page = server.list(options).await.unwrap();
+    assert_eq!((page.items.len(), page.continue_token.is_some()), (1, true));
 }

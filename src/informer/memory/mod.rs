@@ -343,7 +343,8 @@ impl<T, K: Ord> Inner<T, K> {
                 Rest { items: self.objects.values().cloned().collect(), version: self.version }
             }
         };
-        let limit = options.limit.unwrap_or(usize::MAX).min(rest.items.len());
+        // At least one: pages without objects would never end.
+        let limit = options.limit.unwrap_or(usize::MAX).max(1).min(rest.items.len());
         let items = rest.items.drain(..limit).collect();
         let mut page = ListPage::new(items, rest.version);
         if !rest.items.is_empty() {

@@ -41,7 +41,7 @@ use std::time::Duration;
 
 use futures_core::Stream;
 use tokio::sync::{Notify, watch};
-use tokio::task::consume_budget;
+use tokio::task::{consume_budget, yield_now};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
 pub use options::{ReflectorError, ReflectorOptions};
@@ -55,6 +55,8 @@ use crate::key::BoxError;
 
 /// How many objects a page has if nothing else is said.
 const PAGE: usize = 500;
+/// So many empty pages in a row, each with a token for one more, are not the way to the end of a list.
+const EMPTY_PAGES: usize = 1000;
 /// A watch that ends sooner, without an event, did not work.
 const SHORT_WATCH: Duration = Duration::from_secs(1);
 /// Internal errors further apart than this are separate incidents.
@@ -378,7 +380,7 @@ where
         version: ResourceVersion,
     ) -> Result<(Vec<Arc<T>>, ResourceVersion), SourceError> {
         let from_cache = !version.is_unset() && version != ResourceVersion::ANY;
-        let limit = match self.options.page_size {
+        let limit = match self.options.page_size.filter(|size| *size > 0) {
             Some(size) => Some(size),
             None if run.paged || !from_cache => Some(PAGE),
             // A page limit would send the list past the source's cache.
@@ -388,17 +390,18 @@ where
         let mut page = self.page(options).await?;
         run.paged |= version == ResourceVersion::ANY && page.continue_token.is_some();
         let mut items = std::mem::take(&mut page.items);
-        // An empty page counts as one object, so that a source that never ends does not hold the reflector for ever.
-        let mut counted = items.len().max(1);
+        let mut empty = 0;
         while let Some(token) = page.continue_token.take() {
+            // A source that always has the next page at hand must not keep the thread for itself, nor keep a shutdown off.
+            yield_now().await;
             let options =
                 ListOptions { resource_version: ResourceVersion::UNSET, limit, continue_token: Some(token.clone()) };
             match self.page(options).await {
                 Ok(next) => {
                     if next.continue_token.as_ref() == Some(&token) {
-                        return Err(SourceError::transport("the source gives the same page of a list again and again"));
+                        return Err(SourceError::Endless("the source gives the same page again and again".into()));
                     }
-                    counted += next.items.len().max(1);
+                    empty = if next.items.is_empty() { empty + 1 } else { 0 };
                     items.extend(next.items);
                     page.continue_token = next.continue_token;
                 }
@@ -410,11 +413,15 @@ where
                 }
                 Err(error) => return Err(error),
             }
-            if counted > self.options.max_objects {
-                return Err(SourceError::transport(format!(
-                    "the list has more than {} objects; if that is right, raise ReflectorOptions::max_objects",
+            if empty >= EMPTY_PAGES {
+                return Err(SourceError::Endless(format!("the source gave {EMPTY_PAGES} empty pages in a row").into()));
+            }
+            if items.len() > self.options.max_objects {
+                let error = format!(
+                    "it has more than {} objects; if that is right, raise ReflectorOptions::max_objects",
                     self.options.max_objects
-                )));
+                );
+                return Err(SourceError::Endless(error.into()));
             }
         }
         Ok((items, page.resource_version))

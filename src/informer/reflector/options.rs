@@ -22,7 +22,7 @@ pub(super) const MIN_WATCH_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 #[derive(Clone, Debug)]
 pub struct ReflectorOptions {
     /// The size of a page. `None`: 500 where the source can page at all, no pages for a list from a known version,
-    /// which sources answer from their cache.
+    /// which sources answer from their cache. Zero is taken for `None`: pages without objects never end.
     pub page_size: Option<usize>,
     /// A watch is asked to end after this time, up to twice as long by chance, so that watches spread over the servers.
     /// At least five minutes.
@@ -34,7 +34,7 @@ pub struct ReflectorOptions {
     /// For how long a watch is tried again at once when the source has internal errors. Zero: not at all.
     pub max_internal_error_retry: Duration,
     /// The most objects that a list in pages may have: one that goes on is refused, so that a source that never ends its
-    /// list does not fill the memory. Ten million.
+    /// list does not fill the memory. Ten million. A thousand empty pages in a row are refused whatever this is.
     pub max_objects: usize,
     /// Begin with a watch that streams the whole state, if the source can. Falls back to a list.
     pub watch_list: bool,
