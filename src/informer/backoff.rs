@@ -5,6 +5,8 @@ use std::time::Duration;
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use tokio::time::Instant;
 
+use super::guard::{after, capped};
+
 /// How long to wait between attempts: longer each time, with jitter, up to a limit.
 ///
 /// The default is client-go's: 0.8 s, doubled each time up to 30 s, each wait stretched by a random factor between 1
@@ -46,8 +48,8 @@ impl Default for BackoffPolicy {
 impl BackoffPolicy {
     fn delays(&self) -> ExponentialBackoff {
         let builder = ExponentialBuilder::new()
-            .with_min_delay(self.min)
-            .with_max_delay(self.max)
+            .with_min_delay(capped(self.min))
+            .with_max_delay(capped(self.max))
             .with_factor(self.factor)
             .without_max_times();
         // Seeded here: without the standard library's help backon would give every process the same jitter.
@@ -82,7 +84,7 @@ impl Backoff {
             self.delays = self.policy.delays();
         }
         let delay = self.delays.next().unwrap_or(self.policy.max);
-        self.last = Some(now + delay);
+        self.last = Some(after(now, delay));
         delay
     }
 }

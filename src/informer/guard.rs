@@ -1,13 +1,29 @@
-//! What comes from outside and must do no harm: panics of user code.
+//! What comes from outside and must do no harm: panics of user code, and durations without an end.
 
 use std::any::Any;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::Poll;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::HandlerPanic;
 use crate::key::BoxError;
+
+/// Longer than anybody waits, and short enough to be added to any instant.
+const FOR_EVER: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
+
+/// `duration`, but at most thirty years: those can be added and doubled.
+pub(super) fn capped(duration: Duration) -> Duration {
+    duration.min(FOR_EVER)
+}
+
+/// `duration` after `instant`, or thirty years after it.
+pub(super) fn after(instant: Instant, duration: Duration) -> Instant {
+    instant + capped(duration)
+}
 
 fn error(panic: &(dyn Any + Send)) -> BoxError {
     HandlerPanic::new(panic).into()

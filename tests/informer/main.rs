@@ -5,6 +5,7 @@
 mod bugs;
 mod chaos;
 mod handlers;
+mod limits;
 mod panics;
 mod reflector;
 mod resync;

@@ -22,7 +22,7 @@ use tokio::task::consume_budget;
 use tokio::time::{Instant, sleep_until};
 
 use self::buffer::{Buffer, Pushed, Queued};
-use super::guard::catch;
+use super::guard::{after, catch};
 use super::handler::{Buffering, HandlerOptions, Overflow};
 use super::store::Replay;
 use super::{DeadLetter, Event, Handler};
@@ -258,7 +258,7 @@ where
     fn failed(&self, mut queued: Queued<T, K>, error: crate::key::BoxError) {
         let attempt = queued.event.attempt;
         if self.options.retry.retries.is_none_or(|retries| attempt <= retries) {
-            let at = Instant::now() + self.options.retry.backoff.delay_after(attempt);
+            let at = after(Instant::now(), self.options.retry.backoff.delay_after(attempt));
             let mut inner = self.lock();
             inner.stats.failed += 1;
             if *self.phase.borrow() < Phase::Stopped {
@@ -377,7 +377,7 @@ where
     /// The first Resync is due one period from now.
     pub(super) fn start_resync(&self, now: Instant) {
         if !self.resync_period.is_zero() {
-            self.lock().next_resync = Some(now + self.resync_period);
+            self.lock().next_resync = Some(after(now, self.resync_period));
         }
     }
 
@@ -390,8 +390,8 @@ where
         let mut inner = self.lock();
         let Some(due) = inner.next_resync.filter(|due| *due <= now) else { return false };
         // In step with the first one, unless a whole period was missed.
-        let next = due + self.resync_period;
-        inner.next_resync = Some(if next > now { next } else { now + self.resync_period });
+        let next = after(due, self.resync_period);
+        inner.next_resync = Some(if next > now { next } else { after(now, self.resync_period) });
         // Release, with the acquire of `is_due`'s caller on the round itself: a worker that sees the round sees this.
         self.due_round.store(round, Ordering::Release);
         true

@@ -49,7 +49,7 @@ pub use target::ReflectorStore;
 pub(super) use target::{INLINE, off_the_runtime};
 
 use super::backoff::Backoff;
-use super::guard::{catch, contain};
+use super::guard::{after, capped, catch, contain};
 use super::{ListOptions, ListPage, ListWatch, ResourceVersion, SourceError, WatchEvent, WatchOptions};
 use crate::key::BoxError;
 
@@ -302,11 +302,11 @@ where
     }
 
     async fn resyncs(&self) {
-        let period = self.options.resync_period;
+        let period = capped(self.options.resync_period);
         if period.is_zero() {
             return std::future::pending().await;
         }
-        let mut timer = interval_at(Instant::now() + period, period);
+        let mut timer = interval_at(after(Instant::now(), period), period);
         timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             timer.tick().await;
@@ -430,7 +430,7 @@ where
     // ----- watch -----
 
     fn watch_options(&self, version: ResourceVersion) -> WatchOptions {
-        let timeout = self.options.watch_timeout.max(options::MIN_WATCH_TIMEOUT);
+        let timeout = capped(self.options.watch_timeout).max(options::MIN_WATCH_TIMEOUT);
         WatchOptions {
             resource_version: version,
             timeout: Some(timeout.mul_f64(1.0 + fastrand::f64())),

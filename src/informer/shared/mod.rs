@@ -33,7 +33,7 @@ pub use handle::HandlerHandle;
 pub use outcome::{AlreadyStarted, InformerStopped, NotSynced, Shutdown, ShutdownReport};
 
 use self::feed::Feed;
-use super::guard::contain;
+use super::guard::{after, contain};
 use super::pipeline::Pipeline;
 use super::reflector::ReflectorStore;
 use super::worker::Core;
@@ -445,7 +445,7 @@ where
         let core = self.core();
         let handlers = core.handlers.load_full();
         let until = match how {
-            Shutdown::Graceful(time) => Some(Instant::now() + time),
+            Shutdown::Graceful(time) => Some(after(Instant::now(), time)),
             Shutdown::Immediate => None,
         };
         if until.is_none() {
