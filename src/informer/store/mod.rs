@@ -15,8 +15,9 @@
 //! run before it is taken; if the set of indices changes meanwhile they run again. An error of theirs refuses the write
 //! before anything has changed.
 //!
-//! What is not free: a snapshot that is kept keeps its objects alive, and a store of a million objects costs one or two
-//! microseconds per write, several times what a plain hash map would.
+//! What is not free: a snapshot that is kept keeps its objects alive, and a write copies a path of the tree. On the machine
+//! of `docs/PERFORMANCE.md` it took 3.1 us in a store of a million objects and 0.9 us in one of ten thousand, 7 and 21 times
+//! what a hash map behind a lock took (medians of three, one thread, random keys).
 
 mod error;
 mod indexers;
