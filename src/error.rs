@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::delta::DeletedFinalStateUnknown;
 use crate::key::{BoxError, KeyError};
 
 /// The transformer refused an object, which was not queued. The object comes back as it was before.
@@ -59,6 +60,23 @@ pub enum TryPushError<T> {
     Key(KeyError<T>),
     /// The transformer failed.
     Transform(TransformError<T>),
+}
+
+/// A tombstone found no room: a limit is reached. It comes back; try again after a pop, or use the blocking or async form.
+///
+/// ```
+/// use delta_fifo::{DeltaFifo, Limits};
+///
+/// let fifo = DeltaFifo::<u32, u32>::builder_with_key_fn(|n: &u32| Ok::<_, &str>(*n))
+///     .limits(Limits { keys: None, deltas: Some(1) })
+///     .build();
+/// fifo.add(7).unwrap();
+/// let error = fifo.try_delete_final_state_unknown(7, None).unwrap_err();
+/// assert_eq!(error.tombstone.key, 7);
+/// ```
+pub struct TombstoneFullError<T, K> {
+    /// The tombstone as it was passed in.
+    pub tombstone: DeletedFinalStateUnknown<T, K>,
 }
 
 /// A [`replace`](crate::DeltaFifo::replace) was refused as a whole: nothing was queued, the list comes back.
@@ -237,6 +255,20 @@ impl<T> fmt::Display for TryReplaceError<T> {
         }
     }
 }
+
+impl<T, K> fmt::Display for TombstoneFullError<T, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the queue is full; pop first, or use the blocking or async form")
+    }
+}
+
+impl<T, K> fmt::Debug for TombstoneFullError<T, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TombstoneFullError({self})")
+    }
+}
+
+impl<T, K> Error for TombstoneFullError<T, K> {}
 
 impl fmt::Display for Closed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -106,7 +106,8 @@ mod sync;
 pub use compress::{CompressFn, Compression};
 pub use delta::{Deleted, DeletedFinalStateUnknown, Delta, DeltaType, Deltas, DeltasIntoIter};
 pub use error::{
-    Closed, PopTimeoutError, PushError, ReplaceError, TransformError, TryPopError, TryPushError, TryReplaceError,
+    Closed, PopTimeoutError, PushError, ReplaceError, TombstoneFullError, TransformError, TryPopError, TryPushError,
+    TryReplaceError,
 };
 pub use key::{BoxError, KeyError, Keyed};
 pub use known::KnownObjects;

@@ -3,8 +3,8 @@
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
-use crate::delta::Delta;
-use crate::error::{PushError, ReplaceError, TryPushError, TryReplaceError};
+use crate::delta::{DeletedFinalStateUnknown, Delta};
+use crate::error::{PushError, ReplaceError, TombstoneFullError, TryPushError, TryReplaceError};
 use crate::key::KeyError;
 
 use super::state::Push;
@@ -81,10 +81,17 @@ impl<T, K: Clone + Eq + Hash, S: BuildHasher + Clone> MutexFifo<T, K, S> {
     /// # let fifo = delta_fifo::baseline::MutexFifo::<u32, u32>::builder_with_key_fn(|n: &u32| Ok::<_, String>(*n)).build();
     /// fifo.try_delete_final_state_unknown(7, None).unwrap();
     /// ```
-    pub fn try_delete_final_state_unknown(&self, key: K, object: Option<Arc<T>>) -> Result<(), (K, Option<Arc<T>>)> {
+    pub fn try_delete_final_state_unknown(
+        &self,
+        key: K,
+        object: Option<Arc<T>>,
+    ) -> Result<(), TombstoneFullError<T, K>> {
         let mut inner = self.lock();
         let push = self.step(&mut inner, |state| state.prepare_tombstone(key, object));
-        self.admit_delete(inner, push, Wait::No).map_err(|push| (push.key, push.delta.object().cloned()))
+        self.admit_delete(inner, push, Wait::No).map_err(|push| {
+            let tombstone = DeletedFinalStateUnknown { key: push.key, object: push.delta.object().cloned() };
+            TombstoneFullError { tombstone }
+        })
     }
 
     /// [`add`](Self::add) that does not wait.

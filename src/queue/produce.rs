@@ -7,7 +7,7 @@ use super::DeltaFifo;
 use super::order::Ticket;
 use super::slot::{Append, AppendMode, Garbage, Slot};
 use crate::delta::{Deleted, DeletedFinalStateUnknown, Delta};
-use crate::error::{PushError, TransformError, TryPushError};
+use crate::error::{PushError, TombstoneFullError, TransformError, TryPushError};
 use crate::key::KeyError;
 use crate::seeded::{self, Bug};
 use crate::sync::{Shard, asleep, assert_no_guard};
@@ -162,10 +162,17 @@ where
     /// fifo.add(7).unwrap();
     /// assert!(fifo.try_delete_final_state_unknown(7, None).is_err());
     /// ```
-    pub fn try_delete_final_state_unknown(&self, key: K, object: Option<Arc<T>>) -> Result<(), (K, Option<Arc<T>>)> {
+    pub fn try_delete_final_state_unknown(
+        &self,
+        key: K,
+        object: Option<Arc<T>>,
+    ) -> Result<(), TombstoneFullError<T, K>> {
         self.populate();
         let delta = tombstone(key.clone(), object);
-        self.delete_delta(key, delta).map_err(|(key, delta)| (key, delta.object().cloned()))
+        self.delete_delta(key, delta).map_err(|(key, delta)| {
+            let tombstone = DeletedFinalStateUnknown { key, object: delta.object().cloned() };
+            TombstoneFullError { tombstone }
+        })
     }
 
     /// [`delete_final_state_unknown`](Self::delete_final_state_unknown), waiting for room without blocking a thread.

@@ -155,8 +155,8 @@ fn a_requeue_is_counted_and_never_refused() {
 fn tombstones_are_limited_too() {
     let fifo = with(None, Some(1));
     fifo.add(obj(1, 1)).unwrap();
-    let (key, object) = fifo.try_delete_final_state_unknown(1, Some(obj(1, 2).into())).unwrap_err();
-    assert_eq!((key, object.unwrap().version), (1, 2));
+    let error = fifo.try_delete_final_state_unknown(1, Some(obj(1, 2).into())).unwrap_err();
+    assert_eq!((error.tombstone.key, error.tombstone.object.unwrap().version), (1, 2));
     std::thread::scope(|s| {
         let blocked = s.spawn(|| fifo.delete_final_state_unknown(1, None));
         let claim = fifo.try_pop().unwrap();

@@ -324,7 +324,12 @@ macro_rules! impl_queue {
                 match form {
                     Form::Try => {
                         if let Err(returned) = self.try_delete_final_state_unknown(key.clone(), object.clone()) {
-                            assert_eq!(returned, (key, object), "what was passed in comes back");
+                            let tombstone = returned.tombstone;
+                            assert_eq!(
+                                (tombstone.key, tombstone.object),
+                                (key, object),
+                                "what was passed in comes back"
+                            );
                             return Outcome::Full;
                         }
                     }
