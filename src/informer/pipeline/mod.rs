@@ -203,15 +203,19 @@ where
     async fn serve(&self) {
         while let Some(queued) = self.next().await {
             let mut phase = self.phase.subscribe();
+            let event = queued.event.clone();
+            let in_hand = InHand { pipeline: self, queued: Some(queued) };
+            // Lets go of the phase at once: the drop of the call may want to change it, if it is a shutdown.
+            let aborted = async { drop(phase.wait_for(|phase| *phase == Phase::Aborted).await) };
             let outcome = tokio::select! {
                 biased;
-                outcome = self.handler.call(queued.event.clone()) => Some(outcome),
-                _ = phase.wait_for(|phase| *phase == Phase::Aborted) => None,
+                outcome = self.handler.call(event) => Some(outcome),
+                () = aborted => None,
             };
             match outcome {
-                None => self.settle_as_dropped(queued),
-                Some(Ok(())) => self.settle(queued, |stats| stats.handled += 1),
-                Some(Err(error)) => self.failed(queued, error),
+                None => drop(in_hand),
+                Some(Ok(())) => self.settle(in_hand.take(), |stats| stats.handled += 1),
+                Some(Err(error)) => self.failed(in_hand.take(), error),
             }
             // A handler that never waits must not keep the thread for itself.
             consume_budget().await;
@@ -419,6 +423,39 @@ where
         self.0.lock().runners -= 1;
         self.0.settled.notify_waiters();
         self.0.room.notify_waiters();
+    }
+}
+
+/// The event for which the handler is being called. It counts as dropped if the call does not end, also when its task
+/// is aborted.
+struct InHand<'a, T, K>
+where
+    T: Send + Sync + 'static,
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+{
+    pipeline: &'a Pipeline<T, K>,
+    queued: Option<Queued<T, K>>,
+}
+
+impl<T, K> InHand<'_, T, K>
+where
+    T: Send + Sync + 'static,
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+{
+    fn take(mut self) -> Queued<T, K> {
+        self.queued.take().expect("it is taken once")
+    }
+}
+
+impl<T, K> Drop for InHand<'_, T, K>
+where
+    T: Send + Sync + 'static,
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+{
+    fn drop(&mut self) {
+        if let Some(queued) = self.queued.take() {
+            self.pipeline.settle_as_dropped(queued);
+        }
     }
 }
 

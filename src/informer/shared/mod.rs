@@ -14,26 +14,27 @@ mod builder;
 mod feed;
 mod handle;
 mod outcome;
+mod shutdown;
 
 use std::fmt;
 use std::future::Future;
 use std::hash::Hash;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use tokio::runtime;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until};
 
 pub use builder::InformerBuilder;
 pub use handle::HandlerHandle;
 pub use outcome::{AlreadyStarted, InformerStopped, NotSynced, Shutdown, ShutdownReport};
 
 use self::feed::Feed;
-use super::guard::{after, contain};
+use super::guard::contain;
 use super::pipeline::Pipeline;
 use super::reflector::ReflectorStore;
 use super::worker::Core;
@@ -49,7 +50,8 @@ type StartSource = Box<dyn FnOnce() -> Source + Send>;
 
 /// One source, one store, many handlers (client-go's `SharedIndexInformer`). Clones are the same informer.
 ///
-/// When the last clone is dropped without a [`shutdown`](Self::shutdown), its tasks are aborted.
+/// When the last clone is dropped without a [`shutdown`](Self::shutdown), its tasks are aborted, and who waits for its
+/// store or its handlers is told.
 ///
 /// ```
 /// use delta_fifo::{Keyed, informer::{Event, Handler, MemoryServer, SharedInformer, Shutdown, Versioned}};
@@ -97,7 +99,8 @@ where
 /// Keeps the tasks; they keep `core`, and not the other way round.
 struct Owner<T, K>
 where
-    K: Hash + Eq + Clone,
+    T: Versioned + Send + Sync + 'static,
+    K: Hash + Eq + Clone + Send + Sync + 'static,
 {
     core: Arc<Core<T, K>>,
     feed: Feed<T, K>,
@@ -105,8 +108,10 @@ where
     workers: usize,
     resync_period: Duration,
     life: Mutex<Life>,
-    /// Shutdowns run one at a time.
-    shutting_down: tokio::sync::Mutex<()>,
+    /// The tasks that a shutdown has not ended yet. Shutdowns run one at a time.
+    ending: tokio::sync::Mutex<Option<Tasks>>,
+    /// An immediate shutdown was called for: a graceful one that runs waits for nothing more.
+    urgent: watch::Sender<bool>,
 }
 
 /// What handles and tasks need beside `core`.
@@ -188,7 +193,8 @@ where
             workers,
             resync_period,
             life: Mutex::new(Life::New(start)),
-            shutting_down: tokio::sync::Mutex::new(()),
+            ending: tokio::sync::Mutex::new(None),
+            urgent: watch::Sender::new(false),
         };
         SharedInformer { owner: Arc::new(owner) }
     }
@@ -198,7 +204,7 @@ where
     }
 
     fn life(&self) -> MutexGuard<'_, Life> {
-        self.owner.life.lock().unwrap_or_else(PoisonError::into_inner)
+        self.owner.life()
     }
 
     /// Starts the tasks on the current runtime.
@@ -419,11 +425,15 @@ where
         matches!(*self.life(), Life::Stopped)
     }
 
-    /// Stops the informer and waits until no task of it is left. The store stays readable.
+    /// Stops the informer and waits until no task of it is left. The store stays readable. An immediate shutdown also
+    /// ends a graceful one that runs; otherwise a second one waits for the first.
+    ///
+    /// A handler must not wait for it, because it waits for the handler: let a task of its own call it. An async
+    /// handler that does wait is dropped by an immediate shutdown; one that blocks its thread cannot be helped.
     ///
     /// # Cancel safety
     ///
-    /// Dropped half-way, the informer's tasks are aborted where they wait.
+    /// Dropped half-way, the informer's tasks are aborted where they wait. Another shutdown waits for their end.
     ///
     /// ```
     /// # use delta_fifo::{Keyed, informer::*};
@@ -439,50 +449,7 @@ where
     /// # });
     /// ```
     pub async fn shutdown(&self, how: Shutdown) -> ShutdownReport {
-        let _one_at_a_time = self.owner.shutting_down.lock().await;
-        // From here on no handler is added, so the list below is all of them.
-        let life = std::mem::replace(&mut *self.life(), Life::Stopped);
-        let core = self.core();
-        let handlers = core.handlers.load_full();
-        let until = match how {
-            Shutdown::Graceful(time) => Some(after(Instant::now(), time)),
-            Shutdown::Immediate => None,
-        };
-        if until.is_none() {
-            handlers.iter().for_each(|handler| handler.stop(true));
-        }
-        let Life::Running(mut tasks) = life else {
-            handlers.iter().for_each(|handler| handler.stop(false));
-            core.queue.close();
-            core.store.stop();
-            return ShutdownReport::default();
-        };
-
-        tasks.reflector.shutdown().await;
-        if let Some(until) = until {
-            // A list that is being queued, before the close: a worker that finds a closed queue empty ends.
-            drop(timeout_at(until, self.owner.feed.idle()).await);
-        }
-        // Lets a list in that waits for room, so that its thread ends.
-        core.queue.close();
-        drop(self.owner.feed.idle().await);
-        if let Some(until) = until {
-            // Workers end when the queue is empty.
-            let _ = timeout_at(until, async { while tasks.workers.join_next().await.is_some() {} }).await;
-        }
-        tasks.workers.shutdown().await;
-        let keys_not_applied = core.queue.list_keys().len();
-
-        if let Some(until) = until {
-            handlers.iter().for_each(|handler| handler.drain());
-            let _ = timeout_at(until, async { while tasks.runners.join_next().await.is_some() {} }).await;
-        }
-        handlers.iter().for_each(|handler| handler.stop(until.is_none()));
-        while tasks.runners.join_next().await.is_some() {}
-        tasks.beside.shutdown().await;
-        core.store.stop();
-        let events_dropped = handlers.iter().map(|handler| handler.stats().dropped).sum();
-        ShutdownReport { keys_not_applied, events_dropped }
+        self.owner.shutdown(how).await
     }
 }
 
