@@ -421,3 +421,32 @@ async fn handlers_come_and_go_while_objects_change() {
     let stopped = informer.shutdown(Shutdown::Graceful(Duration::from_secs(60)));
     assert_eq!(tokio::time::timeout(Duration::from_secs(90), stopped).await.unwrap().keys_not_applied, 0);
 }
+
+#[test]
+fn a_runtime_without_time_is_refused_before_anything_starts() {
+    let informer = SharedInformer::builder(server_with(&["a"])).build().unwrap();
+    let without = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let start = || without.block_on(async { informer.start() });
+    let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(start)).unwrap_err();
+    let text = panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).into()));
+    assert!(text.as_ref().is_some_and(|text: &String| text.contains("enable_time")), "{text:?}");
+    assert!(!informer.is_stopped());
+    // Nothing is lost: on another runtime it works.
+    let with = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    with.block_on(async {
+        informer.start().unwrap();
+        informer.wait_synced().await.unwrap();
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handle_shows_its_name_and_what_it_did() {
+    let informer = started(&server_with(&["a"]));
+    let options = HandlerOptions::new().name("audit");
+    let handle = informer.add_event_handler_with(Recorder::new().handler(), options).unwrap();
+    handle.wait_synced().await.unwrap();
+    let text = format!("{handle:?}");
+    assert!(text.starts_with("HandlerHandle { name: \"audit\", removed: false, stats: HandlerStats {"), "{text}");
+    assert!(text.contains("handled: 1"), "{text}");
+    assert!(!text.contains("RwLock") && !text.contains("Pipeline"), "{text}");
+}

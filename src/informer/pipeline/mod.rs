@@ -10,7 +10,6 @@
 
 mod buffer;
 
-use std::fmt;
 use std::future::Future;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -456,11 +455,5 @@ where
         if let Some(queued) = self.queued.take() {
             self.pipeline.settle_as_dropped(queued);
         }
-    }
-}
-
-impl<T, K> fmt::Debug for Pipeline<T, K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pipeline").field("name", &self.name).field("phase", &self.phase.borrow()).finish()
     }
 }

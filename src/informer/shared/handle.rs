@@ -143,8 +143,16 @@ impl<T, K: Hash + Eq + Clone> Clone for HandlerHandle<T, K> {
     }
 }
 
-impl<T, K: Hash + Eq + Clone> fmt::Debug for HandlerHandle<T, K> {
+impl<T, K> fmt::Debug for HandlerHandle<T, K>
+where
+    T: Send + Sync + 'static,
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+{
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HandlerHandle").field("pipeline", &self.pipeline).finish_non_exhaustive()
+        f.debug_struct("HandlerHandle")
+            .field("name", &self.name())
+            .field("removed", &self.is_removed())
+            .field("stats", &self.stats())
+            .finish()
     }
 }

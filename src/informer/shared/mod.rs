@@ -27,7 +27,7 @@ use std::time::Duration;
 use tokio::runtime;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 pub use builder::InformerBuilder;
 pub use handle::HandlerHandle;
@@ -215,11 +215,13 @@ where
     ///
     /// # Panics
     ///
-    /// Outside a tokio runtime.
+    /// Outside a tokio runtime, or in one without time: build it with `enable_time` or `enable_all`. Nothing is started then.
     ///
     /// See the [type](Self) for an example.
     pub fn start(&self) -> Result<(), AlreadyStarted> {
         let runtime = runtime::Handle::current();
+        // Panics without a timer here and now, and not later in a task where nobody sees it.
+        drop(sleep(Duration::ZERO));
         let mut life = self.life();
         let start = match std::mem::replace(&mut *life, Life::Stopped) {
             Life::New(start) => start,
