@@ -36,7 +36,8 @@
 //! - A relist that brings an object unchanged is reported to handlers that have a resync period, and to no others.
 //! - The store's version is a low-water mark, not the version of the last write.
 //! - Transactions of the store are all or nothing. Index functions return errors; nothing panics.
-//! - Failed handlers are retried; a panic does not end the process.
+//! - Failed handlers are retried; a panic does not end the process. A panic of any other function of the user's, or of the
+//!   source, is reported as an error and retried like one.
 
 mod backoff;
 mod event;

@@ -97,7 +97,7 @@ where
                     // What was claimed is queued again, and nothing is missed. One at a time now, then more again, so
                     // that a key that panics each time takes few others with it.
                     batch = 1;
-                    self.control.report(&ReflectorError::Apply(error));
+                    self.control.report(&ReflectorError::Compression(error));
                     sleep(backoff.next()).await;
                     continue;
                 }

@@ -203,7 +203,8 @@ where
         self
     }
 
-    /// Is told of every error, before the wait it causes. It should be quick: the next attempt waits for it.
+    /// Is told of every error, before the wait it causes. It should be quick: the next attempt waits for it. If it
+    /// panics, that is ignored.
     ///
     /// ```no_run
     /// # use delta_fifo::{Keyed, informer::*};
@@ -442,6 +443,8 @@ where
     /// Watches again and again; each `Err` is the end of the cycle.
     async fn watch(&self, run: &mut Run, mut first: Option<Watching<L, T>>) -> Result<std::convert::Infallible, End> {
         loop {
+            // A source whose watches all end at once must not keep the thread for itself.
+            consume_budget().await;
             let started = Instant::now();
             // A watch from nowhere begins with the current objects, in any order: their versions mean nothing.
             let mut unordered = first.is_none() && (run.last.is_unset() || run.last == ResourceVersion::ANY);

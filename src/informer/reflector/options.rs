@@ -66,7 +66,8 @@ impl Default for ReflectorOptions {
 pub enum ReflectorError {
     /// The list failed. It is made again after a wait.
     List(SourceError),
-    /// The list was refused, as a whole: an object of it has no key, or the transformer failed. It is made again.
+    /// The list was refused, as a whole: an object of it has no key, or the key function or the transformer failed or
+    /// panicked. It is made again.
     Replace(BoxError),
     /// A watch failed, at its start or later.
     Watch(SourceError),
@@ -74,6 +75,8 @@ pub enum ReflectorError {
     VeryShortWatch,
     /// An event could not be queued, or could not be applied to the store. A new list will set it right.
     Apply(BoxError),
+    /// The custom compression panicked. The key stays queued, behind the others, and is tried again after a short wait.
+    Compression(BoxError),
     /// A Resync stopped half-way. A new list is made.
     Resync(BoxError),
 }
@@ -98,6 +101,9 @@ impl fmt::Display for ReflectorError {
             ReflectorError::Watch(error) => write!(f, "watch failed: {error}"),
             ReflectorError::VeryShortWatch => f.write_str("the watch ended at once, without an event; a list follows"),
             ReflectorError::Apply(error) => write!(f, "a change was not applied; a list follows: {error}"),
+            ReflectorError::Compression(error) => {
+                write!(f, "the custom compression failed; the key stays queued and is tried again: {error}")
+            }
             ReflectorError::Resync(error) => write!(f, "resync stopped half-way; a list follows: {error}"),
         }
     }
@@ -107,9 +113,10 @@ impl Error for ReflectorError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             ReflectorError::List(error) | ReflectorError::Watch(error) => Some(error),
-            ReflectorError::Replace(error) | ReflectorError::Apply(error) | ReflectorError::Resync(error) => {
-                Some(&**error)
-            }
+            ReflectorError::Replace(error)
+            | ReflectorError::Apply(error)
+            | ReflectorError::Compression(error)
+            | ReflectorError::Resync(error) => Some(&**error),
             ReflectorError::VeryShortWatch => None,
         }
     }

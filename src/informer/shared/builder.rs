@@ -196,7 +196,7 @@ where
         self
     }
 
-    /// Is told what fails on the way from the source to the store. It should be quick.
+    /// Is told what fails on the way from the source to the store. It should be quick. If it panics, that is ignored.
     ///
     #[doc = example!(".on_error(|error| eprintln!(\"{error}\"))")]
     #[must_use]
