@@ -13,8 +13,8 @@
 //! 5. When no key is left and the brackets that were open at (4) are closed, everything up to `target` is applied.
 //!
 //! A *bracket* is the time in which a worker may hold claims that it has not applied yet: it is open while the worker
-//! polls the queue, because the claim is made in there, and from the claim to the store's write. If the queue is empty
-//! and no bracket is open, at one instant, (1) is all there is to do.
+//! polls the queue, because the claim is made in there, and from the claim to the store's write. If nothing is
+//! pending and no bracket is open, at one instant, (1) is all there is to do.
 //!
 //! | field | worker | barrier |
 //! |---|---|---|
@@ -215,11 +215,15 @@ impl<K: Hash + Eq + Clone> Progress<K> {
         drop(unwatch);
     }
 
-    /// Whether, at one instant, nothing is queued and no bracket is open.
+    /// Whether, at one instant, nothing is pending and no bracket is open. Pending, not queued: a change may wait behind
+    /// a claim that is applied, its bracket closed, and not released yet.
     fn is_idle<T>(&self, queue: &DeltaFifo<T, K>) -> bool {
         let turns = || self.turns.iter().map(|turn| turn.load(SeqCst));
         let before: Vec<_> = turns().collect();
-        before.iter().all(|turn| turn % 2 == 0) && queue.is_empty() && turns().eq(before)
+        before.iter().all(|turn| turn % 2 == 0)
+            && queue.is_empty()
+            && queue.list_keys().is_empty()
+            && turns().eq(before)
     }
 
     async fn open_brackets_close(&self) {
@@ -275,6 +279,22 @@ mod tests {
         let (claim, bracket) = progress.claim(0, queue.pop()).await;
         let mut barrier = Box::pin(progress.barrier(&queue));
         assert!(!poll_once(&mut barrier).await);
+        progress.close(bracket, [1].iter());
+        assert!(poll_once(&mut barrier).await);
+        drop(claim);
+    }
+
+    #[tokio::test]
+    async fn waits_for_what_is_behind_a_claim_that_is_applied_and_not_released() {
+        let (queue, progress) = (queue(), Progress::new(1));
+        queue.add(1).unwrap();
+        let (claim, bracket) = progress.claim(0, queue.pop()).await;
+        queue.update(1).unwrap();
+        progress.close(bracket, [1].iter());
+        let mut barrier = Box::pin(progress.barrier(&queue));
+        assert!(!poll_once(&mut barrier).await, "the update is not applied");
+        drop(claim);
+        let (claim, bracket) = progress.claim(0, queue.pop()).await;
         progress.close(bracket, [1].iter());
         assert!(poll_once(&mut barrier).await);
         drop(claim);
