@@ -142,10 +142,7 @@ where
     pub fn delete_final_state_unknown(&self, key: K, object: Option<Arc<T>>) {
         self.populate();
         let delta = tombstone(key.clone(), object);
-        let mut refused = self.delete_delta(key, delta);
-        while let Err((key, delta)) = refused {
-            refused = self.wait_for_room((key, delta), |(key, delta)| self.delete_delta(key, delta));
-        }
+        self.insist(key, delta, |key, delta| self.delete_delta(key, delta));
     }
 
     /// [`delete_final_state_unknown`](Self::delete_final_state_unknown) without waiting.
@@ -192,14 +189,7 @@ where
     pub async fn delete_final_state_unknown_async(&self, key: K, object: Option<Arc<T>>) {
         self.populate();
         let delta = tombstone(key.clone(), object);
-        let mut refused = self.delete_delta(key, delta);
-        while let Err(again) = refused {
-            let listener = self.room.event().listen();
-            refused = self.delete_delta(again.0, again.1);
-            if refused.is_err() {
-                asleep(listener).await;
-            }
-        }
+        self.insist_async(key, delta, |key, delta| self.delete_delta(key, delta)).await;
     }
 
     /// [`add`](Self::add) without waiting.
@@ -312,10 +302,7 @@ where
             Some(prepared) => prepared,
             None => return Ok(()),
         };
-        let mut refused = self.push_delta(verb, key, delta);
-        while let Err(again) = refused {
-            refused = self.wait_for_room(again, |(key, delta)| self.push_delta(verb, key, delta));
-        }
+        self.insist(key, delta, |key, delta| self.push_delta(verb, key, delta));
         Ok(())
     }
 
@@ -331,15 +318,34 @@ where
 
     async fn push_async(&self, verb: Verb, object: Arc<T>) -> Result<(), PushError<T>> {
         let Some((key, delta)) = self.prepare(verb, object)? else { return Ok(()) };
-        let mut refused = self.push_delta(verb, key, delta);
+        self.insist_async(key, delta, |key, delta| self.push_delta(verb, key, delta)).await;
+        Ok(())
+    }
+
+    /// Pushes, again and again, until there is room.
+    #[inline]
+    fn insist(&self, key: K, delta: Delta<T, K>, push: impl Fn(K, Delta<T, K>) -> Result<(), Refused<T, K>>) {
+        let mut refused = push(key, delta);
+        while let Err(again) = refused {
+            refused = self.wait_for_room(again, |(key, delta)| push(key, delta));
+        }
+    }
+
+    /// [`insist`](Self::insist) without blocking a thread.
+    async fn insist_async(
+        &self,
+        key: K,
+        delta: Delta<T, K>,
+        push: impl Fn(K, Delta<T, K>) -> Result<(), Refused<T, K>>,
+    ) {
+        let mut refused = push(key, delta);
         while let Err((key, delta)) = refused {
             let listener = self.room.event().listen();
-            refused = self.push_delta(verb, key, delta);
+            refused = push(key, delta);
             if refused.is_err() {
                 asleep(listener).await;
             }
         }
-        Ok(())
     }
 
     /// Key and delta of a call; `None` for a delete that need not be transformed because it finds nothing.
