@@ -59,7 +59,8 @@
 //!
 //! There is no global lock. Keys live in a sharded `DashMap`, whose shards are reader-writer locks held for O(1) work;
 //! two calls wait for each other only if their keys share a shard at that moment. The order of keys is a lock-free
-//! `SegQueue`. Walks over all keys (replace, resync, `list_keys`) lock one shard at a time. Replaces wait for each other.
+//! `SegQueue`. Walks over all keys (replace, resync, `list_keys`) lock one shard at a time, for 32 keys at a time. Replaces
+//! wait for each other.
 //! Sleeping consumers wait on an event whose list has a short lock of its own. No user code runs under any of these,
 //! but the key's own `Eq`, `Hash` and `Clone`.
 //!
@@ -90,6 +91,7 @@ mod compress;
 mod delta;
 pub mod docs;
 mod error;
+mod index;
 #[cfg(feature = "informer")]
 #[cfg_attr(docsrs, doc(cfg(feature = "informer")))]
 pub mod informer;

@@ -18,6 +18,16 @@ macro_rules! bugs {
 }
 
 bugs! {
+    /// A walk goes towards the end of a shard, where removals come from.
+    WalkTowardsTheEnd,
+    /// A row that was noted is used without a look whose it is now.
+    HintIsTrusted,
+    /// A row that moves leaves its mark behind.
+    MarkStaysBehind,
+    /// A Replace leaves its marks to the next one.
+    ReplaceKeepsMarks,
+    /// A Replace does not ask whether its walk saw a key twice.
+    ReplaceKeepsDoubles,
     /// A ticket is pushed although the key already has one.
     AppendAlwaysTicket,
     /// A ticket is pushed although the key is claimed.

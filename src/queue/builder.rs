@@ -20,8 +20,8 @@ use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Event, Mutex, Pool, Table}
 
 /// Shards of a queue that was told nothing about its size.
 const DEFAULT_SHARDS: usize = 64;
-/// Keys per shard that [`Builder::expected_keys`] aims at: a walk or a growth of one shard then holds its lock for
-/// some tens of microseconds.
+/// Keys per shard that [`Builder::expected_keys`] aims at: a growth of one shard then holds its lock for some tens of
+/// microseconds.
 const KEYS_PER_SHARD: usize = 1024;
 const MAX_SHARDS: usize = 8192;
 /// Idle keys that may keep their working memory (64 bytes each).
@@ -53,6 +53,7 @@ pub struct Builder<T, K = Arc<str>, S = DefaultHashBuilder> {
     limits: Limits,
     hasher: S,
     shards: usize,
+    expected_keys: usize,
     reserve: usize,
     background_share: Option<NonZeroU32>,
     marker: PhantomData<fn() -> T>,
@@ -134,6 +135,7 @@ impl<T, K> Builder<T, K> {
             limits: Limits::default(),
             hasher: DefaultHashBuilder::default(),
             shards: DEFAULT_SHARDS,
+            expected_keys: 0,
             reserve: DEFAULT_RESERVE,
             background_share: None,
             marker: PhantomData,
@@ -261,14 +263,16 @@ impl<T, K, S> Builder<T, K, S> {
             limits: self.limits,
             hasher,
             shards: self.shards,
+            expected_keys: self.expected_keys,
             reserve: self.reserve,
             background_share: self.background_share,
             marker: PhantomData,
         }
     }
 
-    /// How many keys (known and pending) to prepare for: chooses the number of shards so that no walk or growth of
-    /// one shard holds its lock for long. 128 bytes per shard, 1,024 keys per shard, between 64 and 8,192 shards.
+    /// How many keys (known and pending) to prepare for: chooses the number of shards so that growth of one does not
+    /// hold its lock for long, and how much room a shard makes when its first key comes. 1,024 keys per shard, between
+    /// 64 and 8,192 shards; a wrong guess costs memory for at most 2,048 keys in a shard.
     ///
     /// ```
     /// # use delta_fifo::DeltaFifo;
@@ -277,11 +281,13 @@ impl<T, K, S> Builder<T, K, S> {
     ///     .build();
     /// # assert!(fifo.is_empty());
     /// ```
-    pub fn expected_keys(self, keys: usize) -> Self {
+    pub fn expected_keys(mut self, keys: usize) -> Self {
+        self.expected_keys = keys;
         self.shards((keys / KEYS_PER_SHARD).clamp(DEFAULT_SHARDS, MAX_SHARDS))
     }
 
-    /// The number of shards of the table, rounded up to a power of two, at least 2. Default: 64.
+    /// The number of shards of the table, rounded up to a power of two, between 2 and 65,536. Default: 64. A shard takes
+    /// about 800 bytes.
     ///
     /// ```
     /// # use delta_fifo::DeltaFifo;
@@ -289,7 +295,7 @@ impl<T, K, S> Builder<T, K, S> {
     /// # assert!(fifo.is_empty());
     /// ```
     pub fn shards(mut self, shards: usize) -> Self {
-        self.shards = shards.clamp(2, 1 << 20).next_power_of_two();
+        self.shards = shards.clamp(2, 1 << 16).next_power_of_two();
         self
     }
 
@@ -347,7 +353,7 @@ impl<T, K, S> Builder<T, K, S> {
             Compression::ClientGo | Compression::KeepLatest => None,
         };
         DeltaFifo {
-            slots: Table::new(self.shards, self.hasher),
+            slots: Table::new(self.shards, self.expected_keys, self.hasher),
             order: Order::new(self.background_share),
             consumers: CachePadded::new(Event::new()),
             state: CachePadded::new(State {

@@ -10,7 +10,7 @@ use super::slot::{Garbage, Release, Requeue};
 use super::{DefaultHashBuilder, DeltaFifo};
 use crate::delta::Deltas;
 use crate::seeded::{self, Bug};
-use crate::sync::{Ordering, assert_no_guard};
+use crate::sync::{Hint, Ordering, assert_no_guard};
 
 /// Vectors with more room than this are not kept for reuse: one burst must not hold memory for ever.
 const MAX_BUFFER: usize = 64;
@@ -44,7 +44,7 @@ where
     queue: Owner<'q, T, K, S>,
     /// There until the release.
     key: Option<K>,
-    hash: u64,
+    hint: Hint,
     pub(super) deltas: Deltas<T, K>,
     initial: bool,
     requeue_on_drop: bool,
@@ -80,11 +80,11 @@ where
     S: BuildHasher + Clone,
 {
     #[inline]
-    pub(super) fn new(queue: &'q DeltaFifo<T, K, S>, key: K, hash: u64, deltas: Deltas<T, K>, initial: bool) -> Self {
+    pub(super) fn new(queue: &'q DeltaFifo<T, K, S>, key: K, hint: Hint, deltas: Deltas<T, K>, initial: bool) -> Self {
         Claim {
             queue: Owner::Borrowed(queue),
             key: Some(key),
-            hash,
+            hint,
             deltas,
             initial,
             requeue_on_drop: false,
@@ -224,7 +224,7 @@ where
         Claim {
             queue: Owner::Shared(queue.clone()),
             key: self.key.take(),
-            hash: self.hash,
+            hint: self.hint,
             deltas: std::mem::take(&mut self.deltas),
             initial: self.initial,
             requeue_on_drop: self.requeue_on_drop,
@@ -246,10 +246,10 @@ where
         let deltas = std::mem::take(&mut self.deltas);
         let unwinding = !self.made_while_panicking && std::thread::panicking();
         if self.requeue_on_drop || unwinding {
-            queue.requeue(key, self.hash, deltas);
+            queue.requeue(key, self.hint, deltas);
             return;
         }
-        queue.release(key, self.hash);
+        queue.release(key, self.hint);
         if let Some(buffer) = deltas.recycle().filter(|buffer| buffer.capacity() <= MAX_BUFFER) {
             drop(queue.buffers.put(buffer));
         }
@@ -279,22 +279,25 @@ where
 {
     /// The end of a claim whose deltas were processed.
     #[inline]
-    fn release(&self, key: K, hash: u64) {
+    fn release(&self, key: K, hint: Hint) {
         if seeded::on(Bug::ReleaseInTwoSteps) {
+            let hash = hint.hash();
             let mut shard = self.slots.lock(hash);
-            let clean = shard.get_mut(&key).is_some_and(|slot| slot.pending().is_none());
+            let clean = shard.find(hash, &key).is_some_and(|row| shard.get_mut(row).pending().is_none());
             drop(shard);
             if clean {
-                let removed = self.slots.lock(hash).remove(&key);
-                drop(removed);
+                let mut shard = self.slots.lock(hash);
+                let removed = shard.find(hash, &key).map(|row| shard.remove(hash, row));
+                drop((shard, removed));
                 return;
             }
         }
         let mut garbage = Garbage::new();
+        let hash = hint.hash();
         let mut shard = self.slots.lock(hash);
         let retention = self.retention();
-        let slot = shard.get_mut(&key).expect("I2: a claimed key has a slot");
-        let (verdict, initial) = slot.transition_to_released(retention, &mut garbage);
+        let row = shard.recall(hint, &key).expect("I2: a claimed key has a slot");
+        let (verdict, initial) = shard.get_mut(row).transition_to_released(retention, &mut garbage);
         // E6, Relaxed: a drain sets its flag before it walks over this slot under its guard. If the walk came first,
         // this read sees the flag; if it comes later, it sees what this release leaves.
         let draining = verdict != Release::Requeue && self.state.draining.load(Ordering::Relaxed) > 0;
@@ -304,9 +307,9 @@ where
             Release::Requeue if seeded::on(Bug::ReleaseNoRequeue) => {}
             // Whether this push comes before or after the guard is all one: the call that queues the key has not
             // returned yet.
-            Release::Requeue => self.order.push(Ticket { key, hash, number: 0 }),
+            Release::Requeue => self.order.push(Ticket { key, hint: shard.hint(hash, row), number: 0 }),
             Release::Remove => {
-                removed = shard.remove(&key);
+                removed = Some(shard.remove(hash, row));
                 unneeded = Some(key);
             }
             Release::Keep => unneeded = Some(key),
@@ -326,24 +329,26 @@ where
     }
 
     /// The end of a claim whose deltas were not processed.
-    fn requeue(&self, key: K, hash: u64, deltas: Deltas<T, K>) {
+    fn requeue(&self, key: K, hint: Hint, deltas: Deltas<T, K>) {
         let mut garbage = Garbage::new();
-        let mut shard = self.slots.lock(hash);
-        let slot = shard.get_mut(&key).expect("I2: a claimed key has a slot");
+        let mut shard = self.slots.lock(hint.hash());
+        let row = shard.recall(hint, &key).expect("I2: a claimed key has a slot");
+        let hint = shard.hint(hint.hash(), row);
+        let slot = shard.get_mut(row);
         let before = slot.pending().map_or(0, |pending| pending.len());
         let merged = match slot.transition_to_requeued(deltas, self.options.rule, &mut garbage) {
             Requeue::PushTicket { merged_initial } => merged_initial,
             Requeue::Nothing => {
                 drop(shard);
                 drop(garbage);
-                return self.release(key, hash);
+                return self.release(key, hint);
             }
         };
         let after = slot.pending().map_or(0, |pending| pending.len());
         self.room.force(before == 0, after.saturating_sub(before));
         let freed = before.saturating_sub(after);
         self.room.give_back(false, freed);
-        self.order.push(Ticket { key, hash, number: 0 });
+        self.order.push(Ticket { key, hint, number: 0 });
         drop(shard);
         if freed > 0 {
             self.room.notify();

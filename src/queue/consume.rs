@@ -40,13 +40,13 @@ where
     /// costs as much as a look into the table.
     #[inline(always)]
     fn take(&self) -> Option<Claim<'_, T, K, S>> {
-        let ticket = self.order.pop()?;
-        let Some(taken) = self.take_deltas(&ticket) else {
+        let mut ticket = self.order.pop()?;
+        let Some(taken) = self.take_deltas(&mut ticket) else {
             // Before the next claim is made: should the drop of this key panic, that claim would be lost.
             drop(ticket);
             return self.take_next(Passed::Dead);
         };
-        let claim = Claim::new(self, ticket.key, ticket.hash, taken.deltas, taken.initial);
+        let claim = Claim::new(self, ticket.key, ticket.hint, taken.deltas, taken.initial);
         if !self.room.is_unlimited() || self.options.custom.is_some() {
             return match self.complete(claim) {
                 Some(claim) => Some(claim),
@@ -61,15 +61,15 @@ where
     #[inline(never)]
     fn take_next(&self, mut passed: Passed) -> Option<Claim<'_, T, K, S>> {
         loop {
-            let ticket = match passed {
+            let mut ticket = match passed {
                 Passed::Dead => self.order.pop_again()?,
                 Passed::Nothing => self.order.pop()?,
             };
-            let Some(taken) = self.take_deltas(&ticket) else {
+            let Some(taken) = self.take_deltas(&mut ticket) else {
                 passed = Passed::Dead;
                 continue;
             };
-            let claim = Claim::new(self, ticket.key, ticket.hash, taken.deltas, taken.initial);
+            let claim = Claim::new(self, ticket.key, ticket.hint, taken.deltas, taken.initial);
             if let Some(claim) = self.complete(claim) {
                 return Some(claim);
             }
@@ -79,13 +79,17 @@ where
 
     /// Claims the key of a ticket; `None` if the ticket is dead.
     #[inline(always)]
-    fn take_deltas(&self, ticket: &Ticket<K>) -> Option<Taken<T, K>> {
+    fn take_deltas(&self, ticket: &mut Ticket<K>) -> Option<Taken<T, K>> {
         let stale = seeded::on(Bug::ClaimInTwoSteps).then(|| {
-            let mut shard = self.slots.lock(ticket.hash);
-            shard.get_mut(&ticket.key).and_then(|slot| slot.pending().cloned())
+            let mut shard = self.slots.lock(ticket.hint.hash());
+            shard.find(ticket.hint.hash(), &ticket.key).and_then(|row| shard.get_mut(row).pending().cloned())
         });
-        let mut shard = self.slots.lock(ticket.hash);
-        let taken = shard.get_mut(&ticket.key).and_then(|slot| slot.transition_to_claimed(ticket.number));
+        let mut shard = self.slots.lock(ticket.hint.hash());
+        let row = shard.recall(ticket.hint, &ticket.key);
+        let taken = row.and_then(|row| {
+            ticket.hint = shard.hint(ticket.hint.hash(), row);
+            shard.get_mut(row).transition_to_claimed(ticket.number)
+        });
         let Some(mut taken) = taken else {
             drop(shard);
             self.bury();

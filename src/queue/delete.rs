@@ -14,6 +14,7 @@ use super::produce::{Refused, Source};
 use super::slot::{Existence, Release, Slot};
 use super::{DeltaFifo, Known};
 use crate::delta::Delta;
+use crate::index::KeyHash;
 use crate::known::KnownObjects;
 use crate::seeded::{self, Bug};
 use crate::sync::{Ordering, Shard, assert_no_guard};
@@ -40,7 +41,7 @@ where
                 Ok(())
             }
             Err((key, delta)) => {
-                let removed = reserved.and_then(|number| self.let_go(&mut shard, &key, number));
+                let removed = reserved.and_then(|number| self.let_go(&mut shard, hash, &key, number));
                 drop(shard);
                 drop(removed);
                 Err((key, delta))
@@ -53,50 +54,48 @@ where
     pub(super) fn may_exist(&self, key: &K) -> bool {
         let hash = self.slots.hash(key);
         let Some(Found { mut shard, reserved }) = self.find_for_delete(hash, key) else { return false };
-        let removed = reserved.and_then(|number| self.let_go(&mut shard, key, number));
+        let removed = reserved.and_then(|number| self.let_go(&mut shard, hash, key, number));
         drop(shard);
         drop(removed);
         true
     }
 
     /// Locks the shard of an object that exists. `None`: it does not, and that is decided and stamped.
-    fn find_for_delete<'q>(&'q self, hash: u64, key: &K) -> Option<Found<'q, T, K, S>> {
+    fn find_for_delete<'q>(&'q self, hash: KeyHash, key: &K) -> Option<Found<'q, T, K, S>> {
         let known_first = match &self.options.known {
             Known::External(known) if seeded::on(Bug::DeleteKnownFirst) => Some(is_known(&**known, key)),
             _ => None,
         };
         loop {
             let mut shard = self.slots.lock(hash);
-            match shard.get_mut(key).map_or(Existence::Unknown, |slot| slot.existence()) {
+            match shard.find(hash, key).map_or(Existence::Unknown, |row| shard.get_mut(row).existence()) {
                 Existence::Live(_) | Existence::Gone { pending: true } => {
                     return Some(Found { shard, reserved: None });
                 }
                 Existence::Gone { pending: false } => {
-                    self.leave_stamp(&mut shard, key);
+                    self.leave_stamp(&mut shard, hash, key);
                     return None;
                 }
                 Existence::Unknown => {}
             }
             let Known::External(known) = &self.options.known else {
-                self.leave_stamp(&mut shard, key);
+                self.leave_stamp(&mut shard, hash, key);
                 return None;
             };
             if seeded::on(Bug::DeleteStampsEarly) {
-                self.leave_stamp(&mut shard, key);
+                self.leave_stamp(&mut shard, hash, key);
             }
             // Relaxed: only uniqueness counts.
             let number = self.resyncs.fetch_add(1, Ordering::Relaxed);
-            let number = match shard.get_mut(key) {
-                Some(slot) => slot.reserve(number),
-                None => shard.insert(key.clone(), Slot::new()).reserve(number),
-            };
+            let row = shard.find(hash, key).unwrap_or_else(|| shard.insert(hash, key.clone(), Slot::new()));
+            let number = shard.get_mut(row).reserve(number);
             drop(shard);
             // No guard is held here: known objects are the user's code.
             let mut reservation = Reservation { queue: self, key: Some(key), hash, number };
             let known = known_first.unwrap_or_else(|| is_known(&**known, key));
             reservation.key = None;
             let mut shard = self.slots.lock(hash);
-            let held = shard.get_mut(key).is_some_and(|slot| slot.is_resyncing(number));
+            let held = shard.find(hash, key).is_some_and(|row| shard.get_mut(row).is_resyncing(number));
             if !held && !seeded::on(Bug::DeleteTrustsLookup) {
                 drop(shard);
                 continue;
@@ -104,8 +103,8 @@ where
             if known {
                 return Some(Found { shard, reserved: Some(number) });
             }
-            self.leave_stamp(&mut shard, key);
-            let removed = self.let_go(&mut shard, key, number);
+            self.leave_stamp(&mut shard, hash, key);
+            let removed = self.let_go(&mut shard, hash, key, number);
             drop(shard);
             drop(removed);
             return None;
@@ -113,27 +112,27 @@ where
     }
 
     /// A delete that found nothing took effect: a Replace that is running must not bring the key back (I6).
-    fn leave_stamp(&self, shard: &mut Shard<'_, K, Slot<T, K>, S>, key: &K) {
+    fn leave_stamp(&self, shard: &mut Shard<'_, K, Slot<T, K>, S>, hash: KeyHash, key: &K) {
         let epoch = self.epoch();
         if epoch.is_multiple_of(2) || seeded::on(Bug::DeleteNoStamp) {
             return;
         }
-        match shard.get_mut(key) {
-            Some(slot) => slot.stamp(epoch),
-            None => shard.insert(key.clone(), Slot::new()).stamp(epoch),
-        }
+        let row = shard.find(hash, key).unwrap_or_else(|| shard.insert(hash, key.clone(), Slot::new()));
+        shard.get_mut(row).stamp(epoch);
     }
 
     /// Gives a reservation up, if it is still held. What it returns is to be dropped after the guard.
     pub(super) fn let_go(
         &self,
         shard: &mut Shard<'_, K, Slot<T, K>, S>,
+        hash: KeyHash,
         key: &K,
         number: u64,
     ) -> Option<(K, Slot<T, K>)> {
         let retention = self.retention();
-        let verdict = shard.get_mut(key).map(|slot| slot.transition_from_resyncing(number, retention));
-        if verdict == Some(Release::Remove) { shard.remove(key) } else { None }
+        let row = shard.find(hash, key)?;
+        let verdict = shard.get_mut(row).transition_from_resyncing(number, retention);
+        (verdict == Release::Remove).then(|| shard.remove(hash, row))
     }
 }
 
@@ -151,7 +150,7 @@ where
 {
     queue: &'a DeltaFifo<T, K, S>,
     key: Option<&'a K>,
-    hash: u64,
+    hash: KeyHash,
     number: u64,
 }
 
@@ -163,7 +162,7 @@ where
     fn drop(&mut self) {
         let Some(key) = self.key else { return };
         let mut shard = self.queue.slots.lock(self.hash);
-        let removed = self.queue.let_go(&mut shard, key, self.number);
+        let removed = self.queue.let_go(&mut shard, self.hash, key, self.number);
         drop(shard);
         drop(removed);
     }

@@ -61,6 +61,7 @@ mod synced;
 mod wait;
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -72,7 +73,7 @@ use crate::compress::{AppendRule, CompressFn};
 use crate::delta::{Delta, Deltas};
 use crate::key::{BoxError, KeyFn};
 use crate::known::KnownObjects;
-use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Event, Mutex, Ordering, Pool, Table};
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Event, Mutex, Ordering, Pool, Table, Visits};
 
 pub use builder::Builder;
 pub use claim::Claim;
@@ -225,13 +226,7 @@ where
     /// assert_eq!(fifo.list_keys(), [1]);
     /// ```
     pub fn list_keys(&self) -> Vec<K> {
-        let mut keys = Vec::new();
-        self.slots.scan(|key, slot| {
-            if slot.pending().is_some() {
-                keys.push(key.clone());
-            }
-        });
-        keys
+        self.keys_of(|slot| slot.pending().is_some())
     }
 
     /// A copy of the pending deltas of a key; `None` if there are none. What a claim has taken is not among them.
@@ -244,8 +239,9 @@ where
     /// assert!(fifo.get(&2).is_none());
     /// ```
     pub fn get(&self, key: &K) -> Option<Deltas<T, K>> {
-        let mut shard = self.slots.lock(self.slots.hash(key));
-        shard.get_mut(key).and_then(|slot| slot.pending().cloned())
+        let hash = self.slots.hash(key);
+        let mut shard = self.slots.lock(hash);
+        shard.find(hash, key).and_then(|row| shard.get_mut(row).pending().cloned())
     }
 
     /// The object that was processed last for this key, in a queue with an [embedded store](Builder::embedded_store);
@@ -260,8 +256,9 @@ where
     /// assert_eq!(fifo.known_object(&1).as_deref(), Some(&1));
     /// ```
     pub fn known_object(&self, key: &K) -> Option<Arc<T>> {
-        let mut shard = self.slots.lock(self.slots.hash(key));
-        shard.get_mut(key).and_then(|slot| slot.known().cloned())
+        let hash = self.slots.hash(key);
+        let mut shard = self.slots.lock(hash);
+        shard.find(hash, key).and_then(|row| shard.get_mut(row).known().cloned())
     }
 
     /// The keys of all objects in the [embedded store](Builder::embedded_store), in any order; empty in a queue
@@ -275,12 +272,21 @@ where
     /// assert_eq!(fifo.known_keys(), [1]);
     /// ```
     pub fn known_keys(&self) -> Vec<K> {
+        self.keys_of(|slot| slot.known().is_some())
+    }
+
+    /// The keys whose slots a walk picks, each once.
+    fn keys_of(&self, pick: impl Fn(&Slot<T, K>) -> bool) -> Vec<K> {
         let mut keys = Vec::new();
-        self.slots.scan(|key, slot| {
-            if slot.known().is_some() {
+        let visits = self.slots.scan(|key, slot| {
+            if pick(slot) {
                 keys.push(key.clone());
             }
         });
+        if visits == Visits::Repeated {
+            let mut seen = HashSet::with_capacity(keys.len());
+            keys.retain(|key| seen.insert(key.clone()));
+        }
         keys
     }
 
@@ -299,7 +305,7 @@ where
     #[cfg(any(all(loom, feature = "loom"), all(shuttle, feature = "shuttle")))]
     pub fn slots_len(&self) -> usize {
         let mut n = 0;
-        self.slots.scan(|_, _| n += 1);
+        let _ = self.slots.scan(|_, _| n += 1);
         n
     }
 

@@ -7,19 +7,19 @@
 
 use std::num::NonZeroU32;
 
-use crate::sync::{AtomicU64, AtomicUsize, Ordering, Queue};
+use crate::sync::{AtomicU64, AtomicUsize, Hint, Ordering, Queue};
 
 /// A key's place in the order queue.
 pub(super) struct Ticket<K> {
     pub(super) key: K,
-    pub(super) hash: u64,
+    pub(super) hint: Hint,
     /// 0 in the front lane, unique in the background lane.
     pub(super) number: u64,
 }
 
 pub(super) struct Order<K> {
     /// Without a number: it would be 0, and a place less large costs every queued key less memory.
-    front: Queue<(K, u64)>,
+    front: Queue<(K, Hint)>,
     background: Option<Background<K>>,
 }
 
@@ -62,7 +62,7 @@ impl<K> Order<K> {
     pub(super) fn push(&self, ticket: Ticket<K>) {
         match &self.background {
             Some(background) if ticket.number != 0 => background.queue.push(ticket),
-            _ => self.front.push((ticket.key, ticket.hash)),
+            _ => self.front.push((ticket.key, ticket.hint)),
         }
     }
 
@@ -80,7 +80,7 @@ impl<K> Order<K> {
 
     #[inline]
     fn pop_front(&self) -> Option<Ticket<K>> {
-        self.front.pop().map(|(key, hash)| Ticket { key, hash, number: 0 })
+        self.front.pop().map(|(key, hint)| Ticket { key, hint, number: 0 })
     }
 
     /// After a dead ticket, in the same turn: asks the background once more, so that dead tickets use up no turns of

@@ -8,9 +8,10 @@ use super::order::Ticket;
 use super::slot::{Append, AppendMode, Garbage, Slot};
 use crate::delta::{Deleted, DeletedFinalStateUnknown, Delta};
 use crate::error::{PushError, TombstoneFullError, TransformError, TryPushError};
+use crate::index::KeyHash;
 use crate::key::KeyError;
 use crate::seeded::{self, Bug};
-use crate::sync::{Shard, asleep, assert_no_guard};
+use crate::sync::{Hint, Shard, asleep, assert_no_guard};
 
 /// What a producer reports.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -404,13 +405,13 @@ where
     fn append(&self, key: K, delta: Delta<T, K>) -> Result<(), Refused<T, K>> {
         let hash = self.slots.hash(&key);
         if seeded::on(Bug::TicketBeforeSlot) {
-            self.order.push(Ticket { key: key.clone(), hash, number: 0 });
+            self.order.push(Ticket { key: key.clone(), hint: Hint::none(hash), number: 0 });
         }
         let mut shard = self.slots.lock(hash);
-        if seeded::on(Bug::AppendCheckThenAct) && shard.get_mut(&key).is_none() {
+        if seeded::on(Bug::AppendCheckThenAct) && shard.find(hash, &key).is_none() {
             drop(shard);
             shard = self.slots.lock(hash);
-            let _ = shard.remove(&key);
+            let _ = shard.find(hash, &key).map(|row| shard.remove(hash, row));
         }
         let appended = self.append_under(&mut shard, hash, key, delta, Source::Producer);
         drop(shard);
@@ -418,43 +419,46 @@ where
         Ok(())
     }
 
-    /// The one way into a slot. Takes room, appends, and pushes the ticket while the guard is held.
+    /// The way into a slot by its key, which may be new.
     #[inline(always)]
     pub(super) fn append_under(
         &self,
         shard: &mut Shard<'_, K, Slot<T, K>, S>,
-        hash: u64,
+        hash: KeyHash,
         key: K,
         delta: Delta<T, K>,
         source: Source,
     ) -> Result<Appended<T, K>, Refused<T, K>> {
-        let (stamp, number, promote) = match source {
-            Source::Producer => (self.epoch(), 0, self.order.promotes()),
-            Source::Feed { .. } => (0, self.order.background_number(), false),
-        };
-        let mode = AppendMode { rule: self.options.rule, stamp, number, promote };
-        let mut garbage = Garbage::new();
-        // Two halves, because the key is moved into the ticket where there is a slot, and cloned for the table where
-        // there is none. The clone comes before any change: it may panic.
-        if let Some(slot) = shard.get_mut(&key) {
-            if !self.admit(slot, &delta, source) {
-                return Err((key, delta));
-            }
-            let before = slot.pending().map_or(0, |pending| pending.len());
-            let duty = self.append_to(slot, delta, mode, source, &mut garbage);
-            // A deletion may swallow older deltas (Compression::KeepLatest).
-            let freed = before.saturating_sub(slot.pending().map_or(0, |pending| pending.len()));
-            self.room.give_back(false, freed);
-            return Ok(self.obey(duty, key, hash, number, garbage, freed));
+        if let Some(row) = shard.find(hash, &key) {
+            let hint = shard.hint(hash, row);
+            return self.append_at(shard, hint, key, delta, source);
         }
-        if !self.room.is_unlimited() && !self.admit(&Slot::new(), &delta, source) {
+        if !self.admit(&Slot::new(), &delta, source) {
             return Err((key, delta));
         }
         let taken = self.room.give_back_on_unwind();
-        let slot = shard.insert(key.clone(), Slot::new());
+        // The clone comes before any change: it may panic.
+        let row = shard.insert(hash, key.clone(), Slot::new());
         std::mem::forget(taken);
-        let duty = self.append_to(slot, delta, mode, source, &mut garbage);
-        Ok(self.obey(duty, key, hash, number, garbage, 0))
+        let hint = shard.hint(hash, row);
+        Ok(self.append_to(shard.get_mut(row), hint, key, delta, source))
+    }
+
+    /// The way into the slot of a row.
+    #[inline(always)]
+    pub(super) fn append_at(
+        &self,
+        shard: &mut Shard<'_, K, Slot<T, K>, S>,
+        at: Hint,
+        key: K,
+        delta: Delta<T, K>,
+        source: Source,
+    ) -> Result<Appended<T, K>, Refused<T, K>> {
+        let slot = shard.get_mut(at.row());
+        if !self.admit(slot, &delta, source) {
+            return Err((key, delta));
+        }
+        Ok(self.append_to(slot, at, key, delta, source))
     }
 
     /// Takes room for a delta, if there is any. After close, nobody waits and nothing is refused.
@@ -471,24 +475,33 @@ where
         true
     }
 
-    #[inline]
-    fn append_to(
-        &self,
-        slot: &mut Slot<T, K>,
-        delta: Delta<T, K>,
-        mode: AppendMode,
-        source: Source,
-        garbage: &mut Garbage<T, K>,
-    ) -> Append {
+    /// Appends, and pushes the ticket while the guard is held.
+    #[inline(always)]
+    fn append_to(&self, slot: &mut Slot<T, K>, at: Hint, key: K, delta: Delta<T, K>, source: Source) -> Appended<T, K> {
+        let (stamp, number, promote) = match source {
+            Source::Producer => (self.epoch(), 0, self.order.promotes()),
+            Source::Feed { .. } => (0, self.order.background_number(), false),
+        };
+        let mode = AppendMode { rule: self.options.rule, stamp, number, promote };
+        let mut garbage = Garbage::new();
         let buffer = || self.buffers.take().unwrap_or_else(|| Vec::with_capacity(4));
-        let was_busy = slot.is_busy();
-        let duty = slot.transition_to_queued(delta, mode, garbage, buffer);
+        let (was_busy, before) = (slot.is_busy(), self.pending_of(slot));
+        let duty = slot.transition_to_queued(delta, mode, &mut garbage, buffer);
+        // A deletion may swallow older deltas (Compression::KeepLatest).
+        let freed = before.saturating_sub(self.pending_of(slot));
+        self.room.give_back(false, freed);
         if let Source::Feed { initial: true } = source
             && !(was_busy && seeded::on(Bug::SyncedTagLost))
         {
             self.tag_initial(slot);
         }
-        duty
+        self.obey(duty, key, at, number, garbage, freed)
+    }
+
+    /// How many deltas are pending, as far as the limits have to know.
+    #[inline]
+    fn pending_of(&self, slot: &Slot<T, K>) -> usize {
+        if self.room.is_unlimited() { 0 } else { slot.pending().map_or(0, |pending| pending.len()) }
     }
 
     /// Counts a key of the first Replace, under its guard and before its ticket is out.
@@ -503,7 +516,7 @@ where
         &self,
         duty: Append,
         key: K,
-        hash: u64,
+        at: Hint,
         number: u64,
         garbage: Garbage<T, K>,
         freed: usize,
@@ -521,7 +534,7 @@ where
         if seeded::on(Bug::NotifyBeforeTicket) {
             self.wake_consumer();
         }
-        let ticket = Ticket { key, hash, number };
+        let ticket = Ticket { key, hint: at, number };
         let late_ticket = if seeded::on(Bug::TicketOutsideGuard) || seeded::on(Bug::TicketBeforeSlot) {
             seeded::on(Bug::TicketOutsideGuard).then_some(ticket)
         } else {
@@ -546,6 +559,47 @@ where
             self.room.notify();
         }
         drop((appended.garbage, appended.unneeded_key));
+    }
+}
+
+/// Appends of several keys under one guard, which are finished after it; also if a key's code panics in between.
+pub(super) struct Batch<'q, T, K, S>
+where
+    K: Clone + Eq + Hash,
+    S: BuildHasher + Clone,
+{
+    queue: &'q DeltaFifo<T, K, S>,
+    appended: Vec<Appended<T, K>>,
+}
+
+impl<'q, T, K, S> Batch<'q, T, K, S>
+where
+    K: Clone + Eq + Hash,
+    S: BuildHasher + Clone,
+{
+    pub(super) fn new(queue: &'q DeltaFifo<T, K, S>) -> Self {
+        Batch { queue, appended: Vec::new() }
+    }
+
+    pub(super) fn extend(&mut self, appended: Result<Appended<T, K>, Refused<T, K>>) {
+        self.appended.extend(appended.ok());
+    }
+
+    /// The guard is gone: wakes consumers and drops what fell out.
+    pub(super) fn finish(&mut self) {
+        while let Some(appended) = self.appended.pop() {
+            self.queue.finish(appended);
+        }
+    }
+}
+
+impl<T, K, S> Drop for Batch<'_, T, K, S>
+where
+    K: Clone + Eq + Hash,
+    S: BuildHasher + Clone,
+{
+    fn drop(&mut self) {
+        self.finish();
     }
 }
 

@@ -7,54 +7,43 @@
 //!
 //! Everything that can fail comes before the first append, so a Replace happens as a whole or not at all.
 
+use std::collections::HashSet;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
-use hashbrown::raw::RawTable;
-
-use super::produce::{Source, tombstone};
-use super::slot::{Existence, Release};
+use super::produce::{Appended, Batch, Source, tombstone};
+use super::slot::{Existence, Release, Slot};
 use super::{DeltaFifo, Known};
 use crate::delta::Delta;
 use crate::error::{PushError, ReplaceError, TryReplaceError};
+use crate::index::{Index, KeyHash};
 use crate::key::KeyError;
+use crate::known::KnownObjects;
 use crate::seeded::{self, Bug};
-use crate::sync::{MutexGuard, Ordering, asleep, assert_no_guard};
+use crate::sync::{MutexGuard, Ordering, Visits, asleep, assert_no_guard};
 
 /// A list whose keys are known and whose objects are transformed.
 struct Prepared<T, K> {
     keys: Vec<K>,
-    hashes: Vec<u64>,
+    hashes: Vec<KeyHash>,
     objects: Vec<Arc<T>>,
 }
 
 /// A key that is not in the list.
 struct Missing<T, K> {
     key: K,
-    hash: u64,
+    hash: KeyHash,
     /// The newest state at the scan, for the tombstone, should the slot say nothing any more.
     object: Option<Arc<T>>,
     /// Its newest delta is a deletion already; it only has to be counted.
     deleted: bool,
 }
 
-/// Finds a key of a slice by its hash, without a copy of the keys.
-struct Index(RawTable<usize>);
-
-impl Index {
-    fn new<'a, K: Eq + 'a>(len: usize, hashes: &[u64], key: impl Fn(usize) -> &'a K) -> Self {
-        let mut table = RawTable::with_capacity(len);
-        for (i, &hash) in hashes.iter().enumerate() {
-            if table.get(hash, |&j| key(j) == key(i)).is_none() {
-                table.insert(hash, i, |&j| hashes[j]);
-            }
-        }
-        Index(table)
-    }
-
-    fn contains(&self, hash: u64, is: impl Fn(usize) -> bool) -> bool {
-        self.0.get(hash, |&i| is(i)).is_some()
-    }
+/// Finds the keys of a list by these hashes.
+fn index_of(hashes: &[KeyHash]) -> Index {
+    let mut index = Index::with_capacity(hashes.len());
+    (0..).zip(hashes).for_each(|(number, &hash)| index.insert(hash, number));
+    index
 }
 
 impl<T, K, S> DeltaFifo<T, K, S>
@@ -191,8 +180,12 @@ where
 
     fn replace_now(&self, prepared: Prepared<T, K>) {
         let mut run = Run::start(self);
-        let missing = self.find_missing(&prepared, run.epoch);
-        // From here on no user code runs but the keys' own Clone and Eq.
+        // Where known objects are the user's, everything of theirs runs before the first append.
+        let missing = match &self.options.known {
+            Known::External(known) => Some(self.find_missing(&prepared, &**known, run.epoch)),
+            Known::Embedded | Known::Nowhere => None,
+        };
+        // From here on no user code runs but the keys' own Clone, Eq and Hash.
         run.first = self.synced.populate();
         if run.first && seeded::on(Bug::SyncedGuardEarly) {
             self.synced.release_guard();
@@ -200,63 +193,117 @@ where
         let Prepared { keys, hashes, objects } = prepared;
         for ((key, hash), object) in keys.into_iter().zip(hashes).zip(objects) {
             let delta = if self.options.emit_replaced { Delta::Replaced(object) } else { Delta::Sync(object) };
-            self.feed(key, hash, run.epoch, run.first, |_| Some(delta));
+            self.feed_listed(key, hash, delta, &run);
         }
-        for Missing { key, hash, object, deleted } in missing {
-            let owned = key.clone();
-            self.feed(key, hash, run.epoch, run.first, |existence| match existence {
-                Existence::Live(newest) => Some(tombstone(owned, newest)),
-                Existence::Gone { .. } => None,
-                Existence::Unknown if deleted => None,
-                Existence::Unknown => Some(tombstone(owned, object)),
-            });
+        match missing {
+            Some(missing) => missing.into_iter().for_each(|missing| self.feed_missing(missing, &run)),
+            None if seeded::on(Bug::ReplaceOnlyKnown) => {}
+            None => self.feed_unlisted(&run),
         }
         run.complete = true;
     }
 
-    /// Appends what `delta` makes of the key's state, unless a producer was there after the instant.
-    fn feed(
-        &self,
-        key: K,
-        hash: u64,
-        epoch: u64,
-        first: bool,
-        delta: impl FnOnce(Existence<T>) -> Option<Delta<T, K>>,
-    ) {
+    /// Appends a delta of the list, unless a producer was there after the instant.
+    fn feed_listed(&self, key: K, hash: KeyHash, delta: Delta<T, K>, run: &Run<'_, T, K, S>) {
         let mut shard = self.slots.lock(hash);
-        let slot = shard.get_mut(&key);
-        let newer = slot.as_ref().is_some_and(|slot| slot.is_stamped_since(epoch));
-        let existence = slot.map_or(Existence::Unknown, |slot| slot.existence());
-        let delta = if newer && !seeded::on(Bug::ReplaceIgnoresStamp) { None } else { delta(existence) };
-        match delta {
-            Some(delta) => {
-                let source = Source::Feed { initial: first };
-                let Ok(appended) = self.append_under(&mut shard, hash, key, delta, source) else {
-                    unreachable!("a feed is never refused")
-                };
-                drop(shard);
-                self.finish(appended);
-                if first && seeded::on(Bug::SyncedCountLate) {
-                    self.synced.count();
+        let row = shard.find(hash, &key).unwrap_or_else(|| shard.insert(hash, key.clone(), Slot::new()));
+        let hint = shard.hint(hash, row);
+        let appended = match self.is_newer(shard.get_mut(row), run) {
+            true => {
+                self.tag_rest(shard.get_mut(row), run);
+                None
+            }
+            false => self.append_at(&mut shard, hint, key, delta, run.source()).ok(),
+        };
+        shard.mark(row);
+        drop(shard);
+        self.finish_fed(appended, run);
+    }
+
+    /// Appends the tombstone of a key that was missing when it was looked at.
+    fn feed_missing(&self, missing: Missing<T, K>, run: &Run<'_, T, K, S>) {
+        let Missing { key, hash, object, deleted } = missing;
+        let owned = key.clone();
+        let mut shard = self.slots.lock(hash);
+        let slot = shard.find(hash, &key).map(|row| shard.get_mut(row));
+        let delta = match slot.as_ref().map_or(Existence::Unknown, |slot| slot.existence()) {
+            _ if slot.as_ref().is_some_and(|slot| self.is_newer(slot, run)) => None,
+            Existence::Live(newest) => Some(tombstone(owned, newest)),
+            Existence::Gone { .. } => None,
+            Existence::Unknown if deleted => None,
+            Existence::Unknown => Some(tombstone(owned, object)),
+        };
+        let appended = match (delta, slot) {
+            (Some(delta), _) => self.append_under(&mut shard, hash, key, delta, run.source()).ok(),
+            (None, Some(slot)) => {
+                self.tag_rest(slot, run);
+                None
+            }
+            (None, None) => None,
+        };
+        drop(shard);
+        self.finish_fed(appended, run);
+    }
+
+    /// Appends a tombstone to every key that exists and was not listed, each under the guard that it is looked at.
+    fn feed_unlisted(&self, run: &Run<'_, T, K, S>) {
+        let mut batch = Batch::new(self);
+        // A walk that comes to a key twice finds its tombstone, or nothing.
+        let _ = self.slots.scan_shards(|mut shard, part| {
+            for row in part {
+                let Some((key, slot)) = shard.entry(row).filter(|_| !shard.is_marked(row)) else { continue };
+                let skips_claimed = seeded::on(Bug::ReplaceSkipsClaimed) && slot.is_claimed();
+                if self.is_newer(slot, run) || skips_claimed {
+                    continue;
+                }
+                match slot.existence() {
+                    Existence::Live(newest) => {
+                        let key = key.clone();
+                        let hint = shard.hint(self.slots.hash(&key), row);
+                        let delta = tombstone(key.clone(), newest);
+                        batch.extend(self.append_at(&mut shard, hint, key, delta, run.source()));
+                    }
+                    Existence::Gone { .. } => self.tag_rest(shard.get_mut(row), run),
+                    Existence::Unknown => {}
                 }
             }
-            None => {
-                // What is still to be processed of this key belongs to the initial batch all the same.
-                if first && let Some(slot) = shard.get_mut(&key) {
-                    self.tag_initial(slot);
-                }
-                drop(shard);
-            }
+            drop(shard);
+            batch.finish();
+        });
+    }
+
+    /// Whether a producer was at this key after the instant, so that what it said stands.
+    fn is_newer(&self, slot: &Slot<T, K>, run: &Run<'_, T, K, S>) -> bool {
+        slot.is_stamped_since(run.epoch) && !seeded::on(Bug::ReplaceIgnoresStamp)
+    }
+
+    /// What is still to be processed of this key belongs to the initial batch all the same.
+    fn tag_rest(&self, slot: &mut Slot<T, K>, run: &Run<'_, T, K, S>) {
+        if run.first {
+            self.tag_initial(slot);
+        }
+    }
+
+    fn finish_fed(&self, appended: Option<Appended<T, K>>, run: &Run<'_, T, K, S>) {
+        let Some(appended) = appended else { return };
+        self.finish(appended);
+        if run.first && seeded::on(Bug::SyncedCountLate) {
+            self.synced.count();
         }
     }
 
     /// The keys that exist and are not in the list: slots first, then known objects.
-    fn find_missing(&self, prepared: &Prepared<T, K>, epoch: u64) -> Vec<Missing<T, K>> {
-        let listed = Index::new(prepared.keys.len(), &prepared.hashes, |i| &prepared.keys[i]);
-        let listed = |hash: u64, key: &K| listed.contains(hash, |i| prepared.keys[i] == *key);
+    fn find_missing(
+        &self,
+        prepared: &Prepared<T, K>,
+        known: &dyn KnownObjects<T, K>,
+        epoch: u64,
+    ) -> Vec<Missing<T, K>> {
+        let listed = index_of(&prepared.hashes);
+        let listed = |hash: KeyHash, key: &K| listed.find(hash, |i| prepared.keys[i as usize] == *key).is_some();
         let mut missing = Vec::new();
         if seeded::on(Bug::ReplaceKnownFirst) {
-            self.scan_known(&mut missing, listed);
+            self.scan_known(known, &mut missing, listed);
             self.scan_slots(&mut missing, listed, epoch);
             return missing;
         }
@@ -264,13 +311,13 @@ where
             self.scan_slots(&mut missing, listed, epoch);
         }
         if !seeded::on(Bug::ReplaceOnlySlots) {
-            self.scan_known(&mut missing, listed);
+            self.scan_known(known, &mut missing, listed);
         }
         missing
     }
 
-    fn scan_slots(&self, missing: &mut Vec<Missing<T, K>>, listed: impl Fn(u64, &K) -> bool, epoch: u64) {
-        self.slots.scan(|key, slot| {
+    fn scan_slots(&self, missing: &mut Vec<Missing<T, K>>, listed: impl Fn(KeyHash, &K) -> bool, epoch: u64) {
+        let visits = self.slots.scan(|key, slot| {
             if slot.is_stamped_since(epoch) || (seeded::on(Bug::ReplaceSkipsClaimed) && slot.is_claimed()) {
                 return;
             }
@@ -284,17 +331,25 @@ where
                 missing.push(Missing { key: key.clone(), hash, object, deleted });
             }
         });
+        if visits == Visits::Repeated && !seeded::on(Bug::ReplaceKeepsDoubles) {
+            // Each visit by itself is right, so the first one stays.
+            let mut seen = HashSet::with_capacity(missing.len());
+            missing.retain(|missing| seen.insert(missing.key.clone()));
+        }
     }
 
-    fn scan_known(&self, missing: &mut Vec<Missing<T, K>>, listed: impl Fn(u64, &K) -> bool) {
-        let Known::External(known) = &self.options.known else { return };
+    fn scan_known(
+        &self,
+        known: &dyn KnownObjects<T, K>,
+        missing: &mut Vec<Missing<T, K>>,
+        listed: impl Fn(KeyHash, &K) -> bool,
+    ) {
         assert_no_guard();
-        let hashes: Vec<u64> = missing.iter().map(|m| m.hash).collect();
-        let in_slots = missing.len();
-        let found = Index::new(in_slots, &hashes, |i| &missing[i].key);
+        let hashes: Vec<_> = missing.iter().map(|missing| missing.hash).collect();
+        let in_slots = index_of(&hashes);
         for key in known.list_keys() {
             let hash = self.slots.hash(&key);
-            if listed(hash, &key) || found.contains(hash, |i| missing[i].key == key) {
+            if listed(hash, &key) || in_slots.find(hash, |i| missing[i as usize].key == key).is_some() {
                 continue;
             }
             // An object that cannot be had makes a tombstone without one (rule A7.3).
@@ -309,20 +364,22 @@ where
         if seeded::on(Bug::ReplaceKeepsSlots) {
             return;
         }
-        let mut kept = Vec::new();
-        self.slots.scan(|key, slot| {
-            if slot.is_left_over() {
-                kept.push(key.clone());
+        let mut removed = Vec::new();
+        let _ = self.slots.scan_shards(|mut shard, part| {
+            if !seeded::on(Bug::ReplaceKeepsMarks) {
+                shard.clear_marks();
             }
-        });
-        for key in kept {
-            let mut shard = self.slots.lock(self.slots.hash(&key));
             let retention = self.retention();
-            let verdict = shard.get_mut(&key).map(|slot| slot.retire(retention, true));
-            let removed = if verdict == Some(Release::Remove) { shard.remove(&key) } else { None };
+            for row in part {
+                let Some((key, _)) = shard.entry(row).filter(|(_, slot)| slot.is_left_over()) else { continue };
+                let hash = self.slots.hash(key);
+                if shard.get_mut(row).retire(retention, true) == Release::Remove {
+                    removed.push(shard.remove(hash, row));
+                }
+            }
             drop(shard);
-            drop(removed);
-        }
+            removed.clear();
+        });
     }
 }
 
@@ -352,6 +409,11 @@ where
         // one of them.
         let epoch = queue.state.epoch.fetch_add(1, Ordering::Relaxed) + 1;
         Run { queue, epoch, first: false, complete: false, _one_at_a_time: one_at_a_time }
+    }
+
+    /// What a Replace appends is never refused.
+    fn source(&self) -> Source {
+        Source::Feed { initial: self.first }
     }
 }
 

@@ -9,10 +9,11 @@
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
-use super::produce::Source;
+use super::produce::{Batch, Source};
 use super::slot::Slot;
 use super::{DeltaFifo, Known};
 use crate::delta::Delta;
+use crate::index::KeyHash;
 use crate::key::KeyError;
 use crate::known::KnownObjects;
 use crate::seeded::{self, Bug};
@@ -57,33 +58,25 @@ where
         }
     }
 
-    /// The object is in the slot: one look under the guard decides.
+    /// Known objects are in the slots, so each is read and queued under one guard.
     fn resync_embedded(&self) {
-        let mut idle = Vec::new();
-        self.slots.scan(|key, slot| {
-            // A key that is busy now gets no Sync, so there is no need to copy it and look again.
-            if slot.known().is_some() && (!slot.is_busy() || seeded::on(Bug::ResyncIgnoresBusy)) {
-                idle.push(key.clone());
+        let mut batch = Batch::new(self);
+        // A walk that comes to a key twice finds it busy, or processed meanwhile: as a second Resync would.
+        let _ = self.slots.scan_shards(|mut shard, part| {
+            for row in part {
+                let Some((key, slot)) = shard.entry(row) else { continue };
+                let Some(object) = slot.known() else { continue };
+                if slot.is_busy() && !seeded::on(Bug::ResyncIgnoresBusy) {
+                    continue;
+                }
+                let (key, delta) = (key.clone(), Delta::Sync(object.clone()));
+                let hint = shard.hint(self.slots.hash(&key), row);
+                // Never refused: a Resync is fed.
+                batch.extend(self.append_at(&mut shard, hint, key, delta, Source::Feed { initial: false }));
             }
-        });
-        for key in idle {
-            let hash = self.slots.hash(&key);
-            let mut shard = self.slots.lock(hash);
-            let object = shard
-                .get_mut(&key)
-                .filter(|slot| !slot.is_busy() || seeded::on(Bug::ResyncIgnoresBusy))
-                .and_then(|slot| slot.known().cloned());
-            let Some(object) = object else {
-                drop(shard);
-                continue;
-            };
-            let appended =
-                self.append_under(&mut shard, hash, key, Delta::Sync(object), Source::Feed { initial: false });
             drop(shard);
-            if let Ok(appended) = appended {
-                self.finish(appended);
-            }
-        }
+            batch.finish();
+        });
     }
 
     fn resync_external(&self, known: &dyn KnownObjects<T, K>) -> Result<(), KeyError<T>> {
@@ -121,7 +114,7 @@ where
 {
     queue: &'q DeltaFifo<T, K, S>,
     key: Option<K>,
-    hash: u64,
+    hash: KeyHash,
     number: u64,
 }
 
@@ -133,10 +126,8 @@ where
     fn new(queue: &'q DeltaFifo<T, K, S>, key: K, number: u64) -> Self {
         let hash = queue.slots.hash(&key);
         let mut shard = queue.slots.lock(hash);
-        let reserved = match shard.get_mut(&key) {
-            Some(slot) => slot.transition_to_resyncing(number),
-            None => shard.insert(key.clone(), Slot::new()).transition_to_resyncing(number),
-        };
+        let row = shard.find(hash, &key).unwrap_or_else(|| shard.insert(hash, key.clone(), Slot::new()));
+        let reserved = shard.get_mut(row).transition_to_resyncing(number);
         drop(shard);
         let reserved = reserved || seeded::on(Bug::ResyncIgnoresBusy);
         Reservation { queue, key: reserved.then_some(key), hash, number }
@@ -147,7 +138,7 @@ where
         let Some(key) = self.key.take() else { return };
         let queue = self.queue;
         let mut shard = queue.slots.lock(self.hash);
-        let held = shard.get_mut(&key).is_some_and(|slot| slot.is_resyncing(self.number));
+        let held = shard.find(self.hash, &key).is_some_and(|row| shard.get_mut(row).is_resyncing(self.number));
         if !held && !seeded::on(Bug::ResyncCommitsOverridden) && !seeded::on(Bug::ResyncIgnoresBusy) {
             drop(shard);
             return;
@@ -172,7 +163,7 @@ where
             return;
         }
         let mut shard = self.queue.slots.lock(self.hash);
-        let removed = self.queue.let_go(&mut shard, &key, self.number);
+        let removed = self.queue.let_go(&mut shard, self.hash, &key, self.number);
         drop(shard);
         drop(removed);
     }

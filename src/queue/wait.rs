@@ -339,7 +339,7 @@ where
         // its key idle, and `is_done` sees that. Without the walk `is_done` could see a ticket, visit no guard, and
         // sleep, while the release of that ticket's claim still reads the old flag.
         if !seeded::on(Bug::DrainStartsWithoutWalk) {
-            queue.slots.scan(|_, _| {});
+            let _ = queue.slots.scan(|_, _| {});
         }
         Drain { queue }
     }
@@ -353,7 +353,7 @@ where
             return true;
         }
         let mut busy = false;
-        self.queue.slots.scan(|_, slot| busy |= slot.is_busy());
+        let _ = self.queue.slots.scan(|_, slot| busy |= slot.is_busy());
         !busy
     }
 }

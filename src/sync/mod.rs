@@ -6,11 +6,14 @@
 //!
 //! | name | normal build | models |
 //! |---|---|---|
-//! | [`Table`], [`Shard`] | sharded `DashMap`, one shard's write guard | two shards, each a mutex |
+//! | [`Table`], [`Shard`] | a `DashMap` of segments, one shard's write guard | two shards, each a mutex |
+//! | rows and the walk over them | `rows.rs` | the same file; rows move at every removal |
 //! | [`Queue`] | `SegQueue` | a mutex and a list, or the weak form, or concurrent-queue |
 //! | [`Pool`] | `ArrayQueue` | always empty |
 //! | [`Event`], [`EventListener`] | event-listener, with a count in front | the same in event-listener's loom mode, or a stand-in |
 //! | atomics, [`Mutex`] | std | the checker's |
+
+mod rows;
 
 // The normal build has it, and the models that run on event-listener's loom mode.
 #[cfg(any(
@@ -20,6 +23,8 @@
 mod event;
 #[cfg(not(any(all(loom, feature = "loom"), all(shuttle, feature = "shuttle"))))]
 mod real;
+#[cfg(not(any(all(loom, feature = "loom"), all(shuttle, feature = "shuttle"))))]
+mod table;
 #[cfg(not(any(all(loom, feature = "loom"), all(shuttle, feature = "shuttle"))))]
 pub(crate) use real::*;
 

@@ -11,63 +11,104 @@
 //! - the pool is always empty: a stock of buffers only adds edges that nothing relies on.
 
 use std::hash::{BuildHasher, Hash};
+use std::ops::Deref;
+
+use crate::index::KeyHash;
 
 #[cfg(not(all(loom, real_queue)))]
 use super::prim::Ordering;
 use super::prim::{Mutex, MutexGuard};
+pub(crate) use super::rows::{Hint, Visits};
+use super::rows::{Keeping, Part, Row, Rows, walk};
 
 /// Threads are coroutines of one system thread in a model, so a count per thread says nothing here.
 pub(crate) fn assert_no_guard() {}
 
 const SHARDS: usize = 2;
 
+/// Rows move at every removal, so that a model comes to see it.
+const KEEPING: Keeping = Keeping { room: 0, compacts: |_, _| true };
+
 pub(crate) struct Table<K, V, S> {
-    shards: [Mutex<Vec<(K, V)>>; SHARDS],
+    shards: [Mutex<Rows<K, V>>; SHARDS],
     hasher: S,
 }
 
 impl<K: Eq + Hash, V, S: BuildHasher + Clone> Table<K, V, S> {
-    pub(crate) fn new(_shards: usize, hasher: S) -> Self {
-        Table { shards: std::array::from_fn(|_| Mutex::new(Vec::new())), hasher }
+    pub(crate) fn new(_segments: usize, _keys: usize, hasher: S) -> Self {
+        Table { shards: std::array::from_fn(|_| Mutex::new(Rows::new(KEEPING))), hasher }
     }
 
-    pub(crate) fn hash(&self, key: &K) -> u64 {
-        self.hasher.hash_one(key)
+    pub(crate) fn hash(&self, key: &K) -> KeyHash {
+        KeyHash::of(&self.hasher, key)
     }
 
-    pub(crate) fn lock(&self, hash: u64) -> Shard<'_, K, V, S> {
-        let guard = self.shards[hash as usize % SHARDS].lock().unwrap();
-        Shard { guard, marker: std::marker::PhantomData }
+    pub(crate) fn lock(&self, hash: KeyHash) -> Shard<'_, K, V, S> {
+        Shard::new(self.shards[hash.low_bit()].lock().unwrap())
     }
 
-    pub(crate) fn scan(&self, mut visit: impl FnMut(&K, &V)) {
-        for shard in &self.shards {
-            for (key, value) in shard.lock().unwrap().iter() {
+    pub(crate) fn scan(&self, mut visit: impl FnMut(&K, &V)) -> Visits {
+        self.scan_shards(|shard, part| {
+            for (key, value) in part.filter_map(|row| shard.entry(row)) {
                 visit(key, value);
             }
-        }
+        })
+    }
+
+    pub(crate) fn scan_shards(&self, visit: impl FnMut(Shard<'_, K, V, S>, Part)) -> Visits {
+        walk(self.shards.iter().map(|shard| || Shard::new(shard.lock().unwrap())), 1, visit)
     }
 }
 
 pub(crate) struct Shard<'a, K, V, S> {
-    guard: MutexGuard<'a, Vec<(K, V)>>,
+    rows: MutexGuard<'a, Rows<K, V>>,
     marker: std::marker::PhantomData<fn() -> S>,
 }
 
+impl<'a, K, V, S> Shard<'a, K, V, S> {
+    fn new(rows: MutexGuard<'a, Rows<K, V>>) -> Self {
+        Shard { rows, marker: std::marker::PhantomData }
+    }
+}
+
+impl<K, V, S> Deref for Shard<'_, K, V, S> {
+    type Target = Rows<K, V>;
+
+    fn deref(&self) -> &Rows<K, V> {
+        &self.rows
+    }
+}
+
 impl<K: Eq + Hash, V, S: BuildHasher> Shard<'_, K, V, S> {
-    pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
-        self.guard.iter_mut().find(|(k, _)| k == key).map(|(_, value)| value)
+    pub(crate) fn find(&self, _hash: KeyHash, key: &K) -> Option<Row> {
+        self.rows.find(key)
     }
 
-    pub(crate) fn insert(&mut self, key: K, value: V) -> &mut V {
-        assert!(!self.guard.iter().any(|(k, _)| *k == key), "a key is inserted twice");
-        self.guard.push((key, value));
-        &mut self.guard.last_mut().unwrap().1
+    pub(crate) fn recall(&self, hint: Hint, key: &K) -> Option<Row> {
+        if self.rows.holds(hint, key) { Some(hint.row()) } else { self.find(hint.hash(), key) }
     }
 
-    pub(crate) fn remove(&mut self, key: &K) -> Option<(K, V)> {
-        let at = self.guard.iter().position(|(k, _)| k == key)?;
-        Some(self.guard.remove(at))
+    pub(crate) fn get_mut(&mut self, row: Row) -> &mut V {
+        self.rows.value_mut(row)
+    }
+
+    pub(crate) fn mark(&mut self, row: Row) {
+        self.rows.mark(row, true);
+    }
+
+    pub(crate) fn clear_marks(&mut self) {
+        self.rows.clear_marks();
+    }
+
+    pub(crate) fn insert(&mut self, hash: KeyHash, key: K, value: V) -> Row {
+        assert!(self.find(hash, &key).is_none(), "a key is inserted twice");
+        self.rows.push(key, value)
+    }
+
+    pub(crate) fn remove(&mut self, _hash: KeyHash, row: Row) -> (K, V) {
+        let removed = self.rows.remove(row);
+        let _ = self.rows.compact();
+        removed
     }
 }
 

@@ -17,6 +17,7 @@ mod replace_scan;
 mod reserve;
 mod resync;
 mod room;
+mod rows;
 #[cfg(shuttle)]
 mod scenarios;
 mod synced;

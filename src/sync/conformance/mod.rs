@@ -1,13 +1,15 @@
 //! The stand-ins behave like the real parts: both are taken through the same random operations, and must answer the
 //! same. Here the stand-ins are made of std's primitives; under a checker the same files are made of the checker's.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::pin::Pin;
 use std::task::{Context, Waker};
 
 use super::real;
+use super::rows::{Keeping, Rows, Visits, walk};
 
 mod on_std;
 use on_std::{standin, standin_event};
@@ -31,37 +33,113 @@ fn for_each_seed(body: impl Fn(&mut fastrand::Rng)) {
 fn tables_agree() {
     type Hasher = BuildHasherDefault<DefaultHasher>;
     for_each_seed(|rng| {
-        let real = real::Table::<u32, u32, Hasher>::new(4, Hasher::default());
-        let other = standin::Table::<u32, u32, Hasher>::new(4, Hasher::default());
+        let real = real::Table::<u32, u32, Hasher>::new(4, rng.usize(..20), Hasher::default());
+        let other = standin::Table::<u32, u32, Hasher>::new(4, 0, Hasher::default());
+        // Hints of the past, most of them to rows that have moved or gone since.
+        let mut hints = BTreeMap::new();
         for step in 0..STEPS as u32 {
-            let key = rng.u32(..12);
+            let key = rng.u32(..40);
             let (hash, other_hash) = (real.hash(&key), other.hash(&key));
-            match rng.u32(..4) {
-                0 => {
-                    let (mut real, mut other) = (real.lock(hash), other.lock(other_hash));
-                    let there = real.get_mut(&key).is_some();
-                    assert_eq!(there, other.get_mut(&key).is_some());
-                    if !there {
-                        assert_eq!(real.insert(key, step), other.insert(key, step));
-                    }
-                }
-                1 => {
-                    let (mut real, mut other) = (real.lock(hash), other.lock(other_hash));
-                    let (real, other) = (real.get_mut(&key), other.get_mut(&key));
-                    assert_eq!(real, other);
-                    if let (Some(real), Some(other)) = (real, other) {
-                        *real += 1;
-                        *other += 1;
-                    }
-                }
-                2 => assert_eq!(real.lock(hash).remove(&key), other.lock(other_hash).remove(&key)),
-                _ => {
-                    let (mut all, mut others) = (BTreeMap::new(), BTreeMap::new());
-                    real.scan(|key, value| assert_eq!(all.insert(*key, *value), None, "visited twice"));
-                    other.scan(|key, value| assert_eq!(others.insert(*key, *value), None, "visited twice"));
-                    assert_eq!(all, others);
-                }
+            let (mut here, mut there) = (real.lock(hash), other.lock(other_hash));
+            let rows = (here.find(hash, &key), there.find(other_hash, &key));
+            assert_eq!(rows.0.is_some(), rows.1.is_some());
+            if let Some(&(hint, other_hint)) = hints.get(&key) {
+                assert_eq!((here.recall(hint, &key), there.recall(other_hint, &key)), rows, "a hint leads to the row");
             }
+            match (rng.u32(..5), rows) {
+                (0 | 1, (None, None)) => {
+                    let rows = (here.insert(hash, key, step), there.insert(other_hash, key, step));
+                    hints.insert(key, (here.hint(hash, rows.0), there.hint(other_hash, rows.1)));
+                }
+                (1, (Some(row), Some(other_row))) => {
+                    assert_eq!(here.get_mut(row), there.get_mut(other_row));
+                    *here.get_mut(row) += 1;
+                    *there.get_mut(other_row) += 1;
+                }
+                (2, (Some(row), Some(other_row))) => {
+                    assert_eq!(here.remove(hash, row), there.remove(other_hash, other_row));
+                }
+                (3, (Some(row), Some(other_row))) => {
+                    here.mark(row);
+                    there.mark(other_row);
+                }
+                (4, _) => {
+                    drop((here, there));
+                    let (mut all, mut others) = (BTreeMap::new(), BTreeMap::new());
+                    let visits = real.scan(|key, value| assert_eq!(all.insert(*key, *value), None, "visited twice"));
+                    assert_eq!(visits, Visits::Once);
+                    let visits =
+                        other.scan(|key, value| assert_eq!(others.insert(*key, *value), None, "visited twice"));
+                    assert_eq!(visits, Visits::Once);
+                    assert_eq!(all, others);
+                    // A key that comes back has no mark.
+                    let (mut marked, mut also_marked) = (Vec::new(), Vec::new());
+                    let _ = real.scan_shards(|shard, part| {
+                        let rows = part.filter(|&row| shard.is_marked(row)).filter_map(|row| shard.entry(row));
+                        marked.extend(rows.map(|(key, _)| *key));
+                    });
+                    let _ = other.scan_shards(|shard, part| {
+                        let rows = part.filter(|&row| shard.is_marked(row)).filter_map(|row| shard.entry(row));
+                        also_marked.extend(rows.map(|(key, _)| *key));
+                    });
+                    if step % 8 == 0 {
+                        let _ = real.scan_shards(|mut shard, _| shard.clear_marks());
+                        let _ = other.scan_shards(|mut shard, _| shard.clear_marks());
+                    }
+                    marked.sort_unstable();
+                    also_marked.sort_unstable();
+                    assert_eq!(marked, also_marked);
+                }
+                _ => {}
+            }
+        }
+    });
+}
+
+/// The walk itself, of the file that all builds share, in parts of every length, while rows come and go between the parts.
+#[test]
+fn a_walk_misses_nothing_that_stays() {
+    for_each_seed(|rng| {
+        let stride = rng.usize(1..5);
+        let divisor = rng.usize(1..4);
+        let compacts = [|_, _| true, |rows, left| left < rows / 2, |rows, left| left < rows / 4][divisor - 1];
+        let shards = [(); 2].map(|()| RefCell::new(Rows::new(Keeping { room: rng.usize(..9), compacts })));
+        let count = rng.u32(1..30);
+        for key in 0..count {
+            shards[key as usize % 2].borrow_mut().push(key, ());
+        }
+        let (mut visited, mut gone, mut next) = (vec![0; count as usize], BTreeSet::new(), count);
+        let visits = walk(
+            shards.iter().map(|shard| || shard.borrow()),
+            stride,
+            |rows: std::cell::Ref<'_, Rows<u32, ()>>, part| {
+                for (&key, ()) in part.filter_map(|row| rows.entry(row)) {
+                    if let Some(times) = visited.get_mut(key as usize) {
+                        *times += 1;
+                    }
+                }
+                drop(rows);
+                for _ in 0..rng.u32(..3) {
+                    let mut rows = shards[rng.usize(..2)].borrow_mut();
+                    let row = rows.find(&rng.u32(..next));
+                    match row.filter(|_| rng.bool()) {
+                        Some(row) => {
+                            gone.insert(rows.remove(row).0);
+                            let _ = rows.compact();
+                        }
+                        None => {
+                            rows.push(next, ());
+                            next += 1;
+                        }
+                    }
+                }
+            },
+        );
+        for key in (0..count).filter(|key| !gone.contains(key)) {
+            assert!(visited[key as usize] > 0, "key {key} was there all the time, and not visited");
+        }
+        if visits == Visits::Once {
+            assert!(visited.iter().all(|&times| times <= 1), "visited twice, and nobody told");
         }
     });
 }

@@ -6,6 +6,8 @@ mod prim {
     pub(crate) use std::sync::{Mutex, MutexGuard};
     pub(crate) use std::thread;
 }
+use crate::sync::rows;
+
 #[path = "../../standin.rs"]
 pub(super) mod standin;
 #[path = "../../standin_event.rs"]
