@@ -95,6 +95,11 @@ mod index;
 #[cfg(feature = "informer")]
 #[cfg_attr(docsrs, doc(cfg(feature = "informer")))]
 pub mod informer;
+/// Of the informer only what the models check; the rest needs tokio.
+#[cfg(all(any(all(loom, feature = "loom"), all(shuttle, feature = "shuttle")), not(feature = "informer")))]
+#[doc(hidden)]
+#[path = "informer/protocols.rs"]
+pub mod informer;
 mod key;
 mod known;
 mod queue;

@@ -174,6 +174,58 @@ bugs! {
     EventNoFence,
     /// A dropped listener keeps its notification.
     EventDropLosesNotify,
+    /// The list of handlers is read before the writers' lock is taken.
+    HandlersReadEarly,
+    /// The list of handlers is read after the writers' lock is released.
+    HandlersReadLate,
+    /// A late handler is shown content that was read before the lock.
+    ReplayReadEarly,
+    /// A late handler is listed under another lock than the one its content was read under.
+    RegisterInTwoSteps,
+    /// A removal reads the list and writes it under two locks.
+    RemoveInTwoSteps,
+    /// A write starts from content that was read before the lock.
+    WriteReadsEarly,
+    /// Claims are released before the handlers are told.
+    ToldAfterRelease,
+    /// What is told after the removal of a handler gets in.
+    DoorStaysOpen,
+    /// A bracket is opened after the claim.
+    BracketOpensLate,
+    /// A bracket is closed before what was claimed is applied.
+    BracketClosesEarly,
+    /// A bracket is closed Relaxed.
+    BracketClosesRelaxed,
+    /// A bracket does not say what it applied.
+    BracketLogsNothing,
+    /// A bracket whose claims are queued again closes as any other.
+    GiveBackNotCounted,
+    /// Nobody is woken when a bracket closes.
+    BracketNoNotify,
+    /// No fence between the bracket and the stamp on either side.
+    BarrierNoFence,
+    /// The barrier does not wait for brackets that are open after the first list.
+    BarrierSkipsFirstBrackets,
+    /// The barrier does not wait for brackets that are open after the second list.
+    BarrierSkipsSecondBrackets,
+    /// The barrier waits for keys that are not pending any more.
+    BarrierListsOnce,
+    /// The barrier does not wait for the keys that are left.
+    BarrierIgnoresLeft,
+    /// The barrier counts what was logged before its first list.
+    BarrierKeepsOldLog,
+    /// The barrier counts brackets that were opened before its first list.
+    BarrierIgnoresStamp,
+    /// Nothing queued counts as nothing pending.
+    IdleByQueue,
+    /// Brackets that were opened during the look do not count.
+    IdleNoSecondLook,
+    /// The barrier sleeps without a second look after it registered.
+    BarrierNoRecheckAfterListen,
+    /// A failure is not counted.
+    FailureNotCounted,
+    /// A failure is forgiven by a list that came after the barrier began.
+    FailureForgivenLate,
 }
 
 #[cfg(any(all(loom, feature = "loom"), all(shuttle, feature = "shuttle")))]

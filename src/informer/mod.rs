@@ -40,8 +40,13 @@
 //!   source, is reported as an error and retried like one.
 
 mod backoff;
+// The models reach these two from outside.
+#[allow(unreachable_pub)]
+mod barrier;
 mod event;
 mod guard;
+#[allow(unreachable_pub)]
+mod hand_over;
 mod handler;
 mod list_watch;
 mod memory;

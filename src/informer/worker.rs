@@ -4,21 +4,20 @@
 //! then it releases the keys. So what a handler is told is in the store by then, events of a key come in order, and
 //! no key is held while a handler runs.
 //!
-//! The list of handlers is read at the instant of the write, under the writers' lock. A handler is added under that lock
-//! too, together with the content it is shown first; so each change is part of that content or comes as an event, and
-//! never both.
+//! Who is told of a write, and why a handler that comes late misses nothing and gets nothing twice: see `hand_over`.
 
 use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use tokio::task::consume_budget;
 use tokio::time::sleep;
 
 use super::backoff::Backoff;
+use super::barrier::Bracket;
 use super::guard::{catch, contain};
+use super::hand_over::{Handlers, Work, turn};
 use super::pipeline::Pipeline;
 use super::progress::Progress;
 use super::reflector::Control;
@@ -41,8 +40,6 @@ const AFTER_PANIC: BackoffPolicy = BackoffPolicy {
     reset_after: Duration::from_secs(5),
 };
 
-pub(super) type Handlers<T, K> = Vec<Arc<Pipeline<T, K>>>;
-
 /// Whether two states of a key are of one object.
 pub(super) type SameObject<T> = Box<dyn Fn(&T, &T) -> bool + Send + Sync>;
 
@@ -53,7 +50,6 @@ where
 {
     pub(super) queue: Arc<DeltaFifo<T, K>>,
     pub(super) store: Arc<Store<T, K>>,
-    pub(super) handlers: ArcSwap<Handlers<T, K>>,
     /// The last round of Resync. A handler is in a round if its own `due_round` says so, a key is behind it if the
     /// store's note says so: nothing is decided by what happens to be true at delivery.
     pub(super) round: AtomicU64,
@@ -72,14 +68,14 @@ enum Audience {
     Resyncing,
 }
 
-struct Outgoing<T, K> {
+pub(super) struct Outgoing<T, K> {
     event: Event<T, K>,
     audience: Audience,
     initial: bool,
 }
 
 /// What handlers are to be told, and the handlers there were at the instant of the write.
-type Applied<T, K> = (Vec<Outgoing<T, K>>, Arc<Handlers<T, K>>);
+type Applied<T, K> = (Vec<Outgoing<T, K>>, Handlers<Pipeline<T, K>>);
 
 impl<T, K> Core<T, K>
 where
@@ -90,7 +86,7 @@ where
     pub(super) async fn work(&self, worker: usize) {
         let (mut batch, mut backoff) = (BATCH, Backoff::new(AFTER_PANIC));
         loop {
-            let claimed = contain(self.progress.claim(worker, self.queue.pop_batch(batch))).await;
+            let claimed = contain(self.progress.barrier.claim(worker, self.queue.pop_batch(batch))).await;
             let (claims, bracket) = match claimed {
                 Ok(claimed) => claimed,
                 Err(error) => {
@@ -104,27 +100,15 @@ where
             };
             batch = (batch * 2).min(BATCH);
             let Ok(claims) = claims else {
-                self.progress.close(bracket, std::iter::empty());
+                self.progress.barrier.close(bracket, std::iter::empty());
                 return;
             };
-            let applied = catch(|| Ok(self.apply(&claims))).unwrap_or_else(|error| {
-                self.not_applied(error);
-                vec![]
-            });
-            self.progress.close(bracket, claims.iter().map(Claim::key));
-            for (events, handlers) in applied {
-                for outgoing in events {
-                    self.tell(&handlers, outgoing).await;
-                    // While there is something to do nothing here waits: let the reflector and the handlers run too.
-                    consume_budget().await;
-                }
-            }
-            drop(claims);
+            turn(self, &self.progress.barrier, bracket, claims).await;
             consume_budget().await;
         }
     }
 
-    async fn tell(&self, handlers: &Handlers<T, K>, outgoing: Outgoing<T, K>) {
+    async fn deliver(&self, handlers: &[Arc<Pipeline<T, K>>], outgoing: Outgoing<T, K>) {
         let Outgoing { event, audience, initial } = outgoing;
         for handler in handlers {
             let admitted = match audience {
@@ -140,23 +124,23 @@ where
 
     /// Writes what the claims carry, all at once; if that is refused, key by key, so that one bad object keeps nobody
     /// else back.
-    fn apply(&self, claims: &[Claim<'_, T, K, DefaultHashBuilder>]) -> Vec<Applied<T, K>> {
+    fn apply_all(&self, claims: &[Claim<'_, T, K, DefaultHashBuilder>], bracket: &Bracket) -> Vec<Applied<T, K>> {
         match self.write(claims) {
             Ok(applied) => vec![applied],
             Err(error) if claims.len() == 1 => {
-                self.not_applied(error);
+                self.not_applied(error, bracket);
                 vec![]
             }
             Err(_) => {
                 let one_by_one = claims.chunks(1).map(|claim| self.write(claim));
-                one_by_one.filter_map(|result| result.map_err(|error| self.not_applied(error)).ok()).collect()
+                one_by_one.filter_map(|result| result.map_err(|error| self.not_applied(error, bracket)).ok()).collect()
             }
         }
     }
 
     /// The store is behind now: only a list can tell what it missed.
-    fn not_applied(&self, error: BoxError) {
-        self.progress.failed();
+    fn not_applied(&self, error: BoxError, bracket: &Bracket) {
+        self.progress.barrier.failed(bracket);
         self.control.report(&ReflectorError::Apply(error));
         self.control.relist();
     }
@@ -177,8 +161,7 @@ where
                 });
             }
         }
-        let (before, handlers) =
-            catch(|| Ok(self.store.write(ops, round, ResourceVersion::UNSET, || self.handlers.load_full())?))?;
+        let (before, handlers) = catch(|| Ok(self.store.write(ops, round, ResourceVersion::UNSET)?))?;
         let mut events = Vec::with_capacity(before.len());
         let deltas = claims.iter().flat_map(|claim| claim.deltas().iter().map(move |delta| (claim, delta)));
         for ((claim, delta), before) in deltas.zip(before) {
@@ -243,6 +226,29 @@ where
                 }
                 push(EventKind::Updated { old, new: object.clone() }, reason, audience);
             }
+        }
+    }
+}
+
+impl<T, K> Work<T, K, DefaultHashBuilder> for Core<T, K>
+where
+    T: Versioned + Send + Sync + 'static,
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+{
+    type News = Applied<T, K>;
+
+    fn apply(&self, claims: &[Claim<'_, T, K, DefaultHashBuilder>], bracket: &Bracket) -> Vec<Applied<T, K>> {
+        catch(|| Ok(self.apply_all(claims, bracket))).unwrap_or_else(|error| {
+            self.not_applied(error, bracket);
+            vec![]
+        })
+    }
+
+    async fn tell(&self, (events, handlers): Applied<T, K>) {
+        for outgoing in events {
+            self.deliver(&handlers, outgoing).await;
+            // While there is something to do nothing here waits: let the reflector and the handlers run too.
+            consume_budget().await;
         }
     }
 }

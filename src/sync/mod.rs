@@ -11,6 +11,7 @@
 //! | [`Queue`] | `SegQueue` | a mutex and a list, or the weak form, or concurrent-queue |
 //! | [`Pool`] | `ArrayQueue` | always empty |
 //! | [`Event`], [`EventListener`] | event-listener, with a count in front | the same in event-listener's loom mode, or a stand-in |
+//! | [`Published`] | `ArcSwap` | an index into a list: acquire, release and no more |
 //! | atomics, [`Mutex`] | std | the checker's |
 
 mod rows;
@@ -28,6 +29,15 @@ mod table;
 #[cfg(not(any(all(loom, feature = "loom"), all(shuttle, feature = "shuttle"))))]
 pub(crate) use real::*;
 
+// Only the informer publishes.
+#[cfg(all(feature = "informer", not(any(all(loom, feature = "loom"), all(shuttle, feature = "shuttle")))))]
+mod published;
+#[cfg(all(feature = "informer", not(any(all(loom, feature = "loom"), all(shuttle, feature = "shuttle")))))]
+pub(crate) use {
+    published::{Loaded, Published},
+    std::sync::atomic::fence,
+};
+
 #[cfg(any(all(loom, feature = "loom"), all(shuttle, feature = "shuttle")))]
 mod prim;
 #[cfg(any(all(loom, feature = "loom"), all(shuttle, feature = "shuttle")))]
@@ -35,7 +45,9 @@ mod standin;
 #[cfg(any(all(loom, feature = "loom"), all(shuttle, feature = "shuttle")))]
 mod standin_event;
 #[cfg(any(all(loom, feature = "loom"), all(shuttle, feature = "shuttle")))]
-pub(crate) use {prim::*, standin::*, standin_event::*};
+mod standin_published;
+#[cfg(any(all(loom, feature = "loom"), all(shuttle, feature = "shuttle")))]
+pub(crate) use {prim::*, standin::*, standin_event::*, standin_published::*};
 
 #[cfg(all(test, not(any(all(loom, feature = "loom"), all(shuttle, feature = "shuttle")))))]
 mod conformance;

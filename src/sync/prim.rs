@@ -3,10 +3,10 @@
 #[cfg(all(loom, feature = "loom"))]
 pub(crate) use loom::sync::{
     Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence},
 };
 #[cfg(all(loom, feature = "loom", not(real_event)))]
-pub(crate) use loom::{sync::atomic::fence, thread};
+pub(crate) use loom::thread;
 
 #[cfg(all(shuttle, feature = "shuttle"))]
 pub(crate) use shuttle::{

@@ -12,8 +12,8 @@ mod buffer;
 
 use std::future::Future;
 use std::hash::Hash;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
@@ -22,6 +22,7 @@ use tokio::time::{Instant, sleep_until};
 
 use self::buffer::{Buffer, Pushed, Queued};
 use super::guard::{after, catch};
+use super::hand_over::{Door, Inside};
 use super::handler::{Buffering, HandlerOptions, Overflow};
 use super::store::Replay;
 use super::{DeadLetter, Event, Handler};
@@ -65,7 +66,6 @@ pub struct HandlerStats {
 }
 
 pub(super) struct Pipeline<T, K> {
-    pub(super) id: u64,
     pub(super) name: Arc<str>,
     /// Zero: no Resync.
     pub(super) resync_period: Duration,
@@ -73,7 +73,8 @@ pub(super) struct Pipeline<T, K> {
     pub(super) due_round: AtomicU64,
     handler: Handler<T, K>,
     options: HandlerOptions<T, K>,
-    inner: Mutex<Inner<T, K>>,
+    /// Shut when the handler is removed or the informer stops.
+    inner: Door<Inner<T, K>>,
     phase: watch::Sender<Phase>,
     /// There may be something to take.
     ready: Notify,
@@ -99,7 +100,6 @@ where
 {
     /// A handler that is shown `replay` first.
     pub(super) fn new(
-        id: u64,
         handler: Handler<T, K>,
         options: HandlerOptions<T, K>,
         resync_period: Duration,
@@ -114,13 +114,12 @@ where
             next_resync: None,
         };
         Pipeline {
-            id,
             name: options.name.clone(),
             resync_period,
             due_round: AtomicU64::new(0),
             handler,
             options,
-            inner: Mutex::new(inner),
+            inner: Door::new(inner),
             phase: watch::Sender::new(Phase::Running),
             ready: Notify::new(),
             room: Notify::new(),
@@ -132,8 +131,8 @@ where
         self.options.concurrency
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner<T, K>> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> Inside<'_, Inner<T, K>> {
+        self.inner.lock()
     }
 
     // ----- the workers' side -----
@@ -155,11 +154,13 @@ where
 
     fn try_push(&self, queued: Queued<T, K>) -> Result<(), Queued<T, K>> {
         let mut garbage = Vec::new();
-        let mut inner = self.lock();
-        if *self.phase.borrow() >= Phase::Stopped {
-            inner.stats.dropped += 1;
-            return Ok(());
-        }
+        let mut inner = match self.inner.enter() {
+            Ok(inner) => inner,
+            Err(mut inner) => {
+                inner.stats.dropped += 1;
+                return Ok(());
+            }
+        };
         let coalesce = match self.options.buffering {
             Buffering::Unbounded => false,
             Buffering::Coalescing => true,
@@ -346,7 +347,7 @@ where
     pub(super) fn stop(&self, abort: bool) {
         let phase = if abort { Phase::Aborted } else { Phase::Stopped };
         let dropped = {
-            let mut inner = self.lock();
+            let mut inner = self.inner.shut();
             self.phase.send_modify(|now| *now = phase.max(*now));
             let dropped = inner.buffer.drop_waiting();
             inner.stats.dropped += dropped.waiting() as u64;

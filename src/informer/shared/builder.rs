@@ -7,8 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
-
 use super::feed::Feed;
 use super::{SharedInformer, Source};
 use crate::compress::Compression;
@@ -230,7 +228,6 @@ where
         let core = Arc::new(Core {
             queue: Arc::new(queue),
             store,
-            handlers: ArcSwap::default(),
             round: AtomicU64::new(0),
             progress: Progress::new(self.workers),
             control: control.clone(),

@@ -56,7 +56,7 @@ where
 
     async fn replace(&self, list: Vec<Arc<T>>, _: ResourceVersion) -> Result<(), BoxError> {
         let busy = self.idle().await;
-        let failures = self.core.progress.list_begins();
+        let failures = self.core.progress.barrier.list_begins();
         if list.len() <= INLINE {
             self.core.queue.replace_async(list).await?;
         } else {
@@ -67,7 +67,7 @@ where
             })
             .await?;
         }
-        self.core.progress.list_queued(failures);
+        self.core.progress.barrier.list_queued(failures);
         Ok(())
     }
 

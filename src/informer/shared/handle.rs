@@ -103,12 +103,7 @@ where
     ///
     #[doc = example!("assert!(handle.remove());" "assert!(!handle.remove());")]
     pub fn remove(&self) -> bool {
-        let mut removed = false;
-        self.core.handlers.rcu(|handlers| {
-            let left: Vec<_> = handlers.iter().filter(|handler| handler.id != self.pipeline.id).cloned().collect();
-            removed = left.len() != handlers.len();
-            left
-        });
+        let removed = self.core.store.unregister(&self.pipeline);
         if removed {
             self.pipeline.stop(false);
             self.shared.schedule.notify_one();

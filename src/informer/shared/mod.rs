@@ -7,8 +7,7 @@
 //!                                     └─► buffer ─► runner ─► handler
 //! ```
 //!
-//! Each box is a task. The handler list is a snapshot behind one pointer; see `worker` for how a late handler misses
-//! nothing and gets nothing twice.
+//! Each box is a task. See `hand_over` for how a late handler misses nothing and gets nothing twice.
 
 mod builder;
 mod feed;
@@ -20,7 +19,7 @@ use std::fmt;
 use std::future::Future;
 use std::hash::Hash;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -116,7 +115,6 @@ where
 
 /// What handles and tasks need beside `core`.
 struct Shared {
-    next_handler: AtomicU64,
     /// Handlers or their due times have changed.
     schedule: Notify,
     /// Why the source cannot be used any more.
@@ -184,8 +182,7 @@ where
         workers: usize,
         resync_period: Duration,
     ) -> Self {
-        let shared =
-            Shared { next_handler: AtomicU64::new(0), schedule: Notify::new(), fatal: watch::Sender::new(None) };
+        let shared = Shared { schedule: Notify::new(), fatal: watch::Sender::new(None) };
         let owner = Owner {
             core,
             feed,
@@ -243,7 +240,7 @@ where
             tasks.workers.spawn_on(async move { core.work(worker).await }, &runtime);
         }
         let now = Instant::now();
-        for handler in core.handlers.load().iter() {
+        for handler in core.store.handlers().iter() {
             handler.start_resync(now);
             tasks.spawn_runners(handler);
         }
@@ -306,15 +303,8 @@ where
             return Err(InformerStopped(()));
         }
         let (core, shared) = (self.core(), &self.owner.shared);
-        let id = shared.next_handler.fetch_add(1, Ordering::Relaxed);
         let period = options.resync_period.unwrap_or(self.owner.resync_period);
-        let pipeline = core.store.between_writes(|replay| {
-            let pipeline = Arc::new(Pipeline::new(id, handler, options, period, replay));
-            let mut handlers = Vec::clone(&core.handlers.load());
-            handlers.push(pipeline.clone());
-            core.handlers.store(Arc::new(handlers));
-            pipeline
-        });
+        let pipeline = core.store.register(|replay| Pipeline::new(handler, options, period, replay));
         if let Life::Running(tasks) = &mut *life {
             pipeline.start_resync(Instant::now());
             tasks.spawn_runners(&pipeline);
@@ -493,14 +483,14 @@ where
     K: Hash + Eq + Clone + Send + Sync + 'static,
 {
     loop {
-        let next = core.handlers.load().iter().filter_map(|handler| handler.next_resync()).min();
+        let next = core.store.handlers().iter().filter_map(|handler| handler.next_resync()).min();
         tokio::select! {
             () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
             () = shared.schedule.notified() => continue,
         }
         let now = Instant::now();
         let round = core.round.load(Ordering::Relaxed) + 1;
-        let handlers = core.handlers.load_full();
+        let handlers = core.store.handlers();
         let due = handlers.iter().filter(|handler| handler.take_due(now, round)).count();
         if due == 0 {
             continue;
@@ -532,7 +522,7 @@ where
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SharedInformer")
             .field("store", &self.core().store)
-            .field("handlers", &self.core().handlers.load().len())
+            .field("handlers", &self.core().store.handlers().len())
             .field("queued_keys", &self.queued_keys())
             .finish_non_exhaustive()
     }

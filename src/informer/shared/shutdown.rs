@@ -34,7 +34,7 @@ where
             }
         }
         let mut ending = Ending { tasks: self.ending.lock().await, owner: self };
-        // From here on no handler is added, so what `core.handlers` has is all of them.
+        // From here on no handler is added, so what the store has is all of them.
         let life = std::mem::replace(&mut *self.life(), Life::Stopped);
         let until = match how {
             Shutdown::Graceful(time) => Some(after(Instant::now(), time)),
@@ -67,7 +67,7 @@ where
         let keys_not_applied = core.queue.list_keys().len();
 
         if let Some(until) = until {
-            core.handlers.load().iter().for_each(|handler| handler.drain());
+            core.store.handlers().iter().for_each(|handler| handler.drain());
             self.in_time(until, async { while tasks.runners.join_next().await.is_some() {} }).await;
         }
         let urgent = *self.urgent.borrow();
@@ -76,7 +76,7 @@ where
         tasks.beside.shutdown().await;
         *ending.tasks = None;
         self.end();
-        let events_dropped = core.handlers.load().iter().map(|handler| handler.stats().dropped).sum();
+        let events_dropped = core.store.handlers().iter().map(|handler| handler.stats().dropped).sum();
         ShutdownReport { keys_not_applied, events_dropped }
     }
 
@@ -91,7 +91,7 @@ where
     }
 
     fn stop_handlers(&self, abort: bool) {
-        self.core.handlers.load().iter().for_each(|handler| handler.stop(abort));
+        self.core.store.handlers().iter().for_each(|handler| handler.stop(abort));
     }
 
     /// Nothing will come any more: everybody who waits is told.

@@ -27,9 +27,8 @@ mod state;
 use std::fmt;
 use std::hash::Hash;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
 pub use error::{AddIndexersError, IndexError, StoreError, StoreStopped, UnknownIndex};
@@ -39,6 +38,8 @@ pub use read::{Snapshot, StoreChanges, StoreReader};
 pub(super) use state::Before;
 use state::{Computed, Garbage, Index, State};
 
+use super::hand_over::{Content, Handlers, Writers, Writing};
+use super::pipeline::Pipeline;
 use super::{ResourceVersion, Versioned};
 use crate::key::{BoxError, KeyError, KeyFn, Keyed};
 use crate::known::KnownObjects;
@@ -48,9 +49,7 @@ use crate::queue::DefaultHashBuilder;
 const BACKFILL: usize = 64;
 
 struct Shared<T, K> {
-    state: ArcSwap<State<T, K>>,
-    /// Writers exclude one another. Held for no user code and no drop of a user's object.
-    writer: Mutex<()>,
+    state: Content<State<T, K>>,
     progress: watch::Sender<Progress>,
     hasher: DefaultHashBuilder,
 }
@@ -78,6 +77,9 @@ pub enum Change<T, K = Arc<str>> {
     /// Removes the object of this key, if there is one.
     Delete(K),
 }
+
+/// What a write found, and the handlers there were at its instant.
+type Written<T, K> = (Vec<Before<T>>, Handlers<Pipeline<T, K>>);
 
 /// One step of an informer's write: keys are known, and reading a key is a step too.
 pub(super) enum Op<T, K> {
@@ -111,6 +113,9 @@ pub(super) enum Op<T, K> {
 /// ```
 pub struct Store<T, K = Arc<str>> {
     reader: StoreReader<T, K>,
+    /// Writers exclude one another. With the handlers of the informer; not in `Shared`, so that a reader which outlives
+    /// the informer keeps none of them.
+    writers: Writers<Pipeline<T, K>>,
     key_fn: KeyFn<T, K>,
     version_fn: fn(&T) -> ResourceVersion,
 }
@@ -148,12 +153,11 @@ impl<T, K: Hash + Eq + Clone> Store<T, K> {
 
     fn with(key_fn: KeyFn<T, K>, version_fn: fn(&T) -> ResourceVersion) -> Self {
         let shared = Shared {
-            state: ArcSwap::from_pointee(State::new()),
-            writer: Mutex::new(()),
+            state: Content::new(State::new()),
             progress: watch::Sender::new(Progress::default()),
             hasher: DefaultHashBuilder::default(),
         };
-        Store { reader: StoreReader { shared: Arc::new(shared) }, key_fn, version_fn }
+        Store { reader: StoreReader { shared: Arc::new(shared) }, writers: Writers::default(), key_fn, version_fn }
     }
 
     /// A reader of this store, which outlives it.
@@ -221,7 +225,7 @@ impl<T, K: Hash + Eq + Clone> Store<T, K> {
     pub fn delete(&self, object: impl Into<Arc<T>>) -> Result<(), StoreError<T>> {
         let object = object.into();
         let key = self.key_of(&object)?;
-        self.write(vec![Op::Remove(key)], 0, (self.version_fn)(&object), || ()).map_err(StoreError::Index)?;
+        self.write(vec![Op::Remove(key)], 0, (self.version_fn)(&object)).map_err(StoreError::Index)?;
         Ok(())
     }
 
@@ -256,7 +260,7 @@ impl<T, K: Hash + Eq + Clone> Store<T, K> {
             }
         }
         if !ops.is_empty() {
-            self.write(ops, 0, version, || ()).map_err(StoreError::Index)?;
+            self.write(ops, 0, version).map_err(StoreError::Index)?;
         }
         Ok(())
     }
@@ -299,10 +303,10 @@ impl<T, K: Hash + Eq + Clone> Store<T, K> {
                 let computed = base.compute(object).map_err(StoreError::Index)?;
                 next.put(&self.shared().hasher, key.clone(), object.clone(), computed, 0, &mut garbage);
             }
-            let writer = self.shared().lock();
-            if self.shared().state.load().generation == base.generation {
-                let old = self.shared().publish(next);
-                drop(writer);
+            let mut writing = self.begin();
+            if writing.base().generation == base.generation {
+                let old = self.publish(&mut writing, next);
+                drop(writing);
                 drop(old);
                 return Ok(());
             }
@@ -320,11 +324,11 @@ impl<T, K: Hash + Eq + Clone> Store<T, K> {
     /// ```
     pub fn bookmark(&self, version: impl Into<ResourceVersion>) {
         let version = version.into();
-        let writer = self.shared().lock();
-        let state = self.shared().state.load_full();
-        let old = self.shared().publish(State { version, ..State::clone(&state) });
-        drop(writer);
-        drop((state, old));
+        let mut writing = self.begin();
+        let next = State { version, ..State::clone(writing.base()) };
+        let old = self.publish(&mut writing, next);
+        drop(writing);
+        drop(old);
     }
 
     /// Adds an index: `func` gives the values under which an object is found with
@@ -370,12 +374,11 @@ impl<T, K: Hash + Eq + Clone> Store<T, K> {
     /// assert_eq!(store.index_keys("digits", "2").unwrap(), [12]);
     /// ```
     pub fn add_indexers(&self, indexers: Indexers<T>) -> Result<(), AddIndexersError> {
-        let shared = self.shared();
         let ids: Vec<u64>;
         let base;
         {
-            let _writer = shared.lock();
-            let mut next = State::clone(&shared.state.load());
+            let mut writing = self.begin();
+            let mut next = State::clone(writing.base());
             next.generation += 1;
             let first = next.generation << 32;
             for (name, func) in indexers.funcs {
@@ -385,12 +388,12 @@ impl<T, K: Hash + Eq + Clone> Store<T, K> {
                 next.indices.push(Index::new(first + next.indices.len() as u64, name, func));
             }
             ids = next.indices.iter().filter(|index| index.id >= first).map(|index| index.id).collect();
-            drop(shared.publish(next));
-            base = shared.state.load_full();
+            drop(self.publish(&mut writing, next));
+            base = writing.base().clone();
         }
         let mut outcome = self.backfill(&base, &ids);
-        let _writer = shared.lock();
-        let mut next = State::clone(&shared.state.load());
+        let mut writing = self.begin();
+        let mut next = State::clone(writing.base());
         for index in next.indices.iter().filter(|index| ids.contains(&index.id)) {
             if let Some(source) = index.failed.get() {
                 let source = source.to_string().into();
@@ -402,7 +405,7 @@ impl<T, K: Hash + Eq + Clone> Store<T, K> {
             Ok(()) => next.indices.iter_mut().filter(|i| ids.contains(&i.id)).for_each(|index| index.ready = true),
             Err(_) => next.indices.retain(|index| !ids.contains(&index.id)),
         }
-        drop(shared.publish(next));
+        drop(self.publish(&mut writing, next));
         outcome
     }
 
@@ -419,13 +422,13 @@ impl<T, K: Hash + Eq + Clone> Store<T, K> {
                 batch.push((entry, computed));
             }
             let mut garbage = Vec::new();
-            let writer = self.shared().lock();
-            let mut next = State::clone(&self.shared().state.load());
+            let mut writing = self.begin();
+            let mut next = State::clone(writing.base());
             for (entry, computed) in batch {
                 next.backfill(&self.shared().hasher, entry, computed, &mut garbage);
             }
-            let old = self.shared().publish(next);
-            drop(writer);
+            let old = self.publish(&mut writing, next);
+            drop(writing);
             drop((garbage, old));
         }
         Ok(())
@@ -442,17 +445,15 @@ impl<T, K: Hash + Eq + Clone> Store<T, K> {
         &self.reader.shared
     }
 
-    /// Makes `ops` visible at one instant and runs `at_that_instant` with it, under the writers' lock; so whoever else
-    /// takes the lock is before all of it or after all of it. Returns what each op found, in order.
+    /// Makes `ops` visible at one instant. Returns what each op found, in order, and the handlers of that instant.
     ///
     /// `round` is the Resync round of this moment; `version` becomes the store's if it is set.
-    pub(super) fn write<R>(
+    pub(super) fn write(
         &self,
         ops: Vec<Op<T, K>>,
         round: u64,
         version: ResourceVersion,
-        at_that_instant: impl FnOnce() -> R,
-    ) -> Result<(Vec<Before<T>>, R), IndexError> {
+    ) -> Result<Written<T, K>, IndexError> {
         let shared = self.shared();
         let mut state = shared.state.load_full();
         loop {
@@ -464,14 +465,12 @@ impl<T, K: Hash + Eq + Clone> Store<T, K> {
                 });
             }
             let mut garbage = Garbage::new();
-            let writer = shared.lock();
-            let current = shared.state.load_full();
-            if current.generation != state.generation {
-                drop(writer);
-                state = current;
+            let mut writing = self.begin();
+            if writing.base().generation != state.generation {
+                state = writing.base().clone();
                 continue;
             }
-            let mut next = State::clone(&current);
+            let mut next = State::clone(writing.base());
             if !version.is_unset() {
                 next.version = version;
             }
@@ -491,42 +490,48 @@ impl<T, K: Hash + Eq + Clone> Store<T, K> {
                     }
                 });
             }
-            let old = (changed || next.version != current.version).then(|| shared.publish(next));
-            let result = at_that_instant();
-            drop(writer);
+            let changed = changed || next.version != writing.base().version;
+            let old = changed.then(|| self.publish(&mut writing, next));
+            let handlers = writing.done();
             // Objects whose last owner was the store are dropped here: their Drop is user code.
-            drop((garbage, old, current, state));
-            return Ok((before, result));
+            drop((garbage, old, state));
+            return Ok((before, handlers));
         }
     }
 
-    /// Runs `at_that_instant` between two writes, with the content of that moment.
-    pub(super) fn between_writes<R>(&self, at_that_instant: impl FnOnce(Replay<T, K>) -> R) -> R {
-        let _writer = self.shared().lock();
-        at_that_instant(Replay::new(&self.shared().state.load()))
+    /// Adds a handler that is made from the content of that moment, and told of every write after it.
+    pub(super) fn register(&self, make: impl FnOnce(Replay<T, K>) -> Pipeline<T, K>) -> Arc<Pipeline<T, K>> {
+        self.writers.register(&self.shared().state, |state| make(Replay::new(state)))
+    }
+
+    /// Takes a handler out; `false` if it was out already.
+    pub(super) fn unregister(&self, handler: &Arc<Pipeline<T, K>>) -> bool {
+        self.writers.remove(handler)
+    }
+
+    /// The handlers there are now.
+    pub(super) fn handlers(&self) -> Handlers<Pipeline<T, K>> {
+        self.writers.handlers()
+    }
+
+    fn begin(&self) -> Writing<'_, State<T, K>, Pipeline<T, K>> {
+        self.writers.begin(&self.shared().state)
+    }
+
+    /// Publishes a version. Returns the one before, to be dropped after the write.
+    fn publish(&self, writing: &mut Writing<'_, State<T, K>, Pipeline<T, K>>, next: State<T, K>) -> Arc<State<T, K>> {
+        let version = next.version.clone();
+        let old = writing.publish(next);
+        self.shared().progress.send_modify(|progress| {
+            progress.version = version;
+            progress.changes += 1;
+        });
+        old
     }
 
     /// Nobody will write any more: those who wait for a version are told.
     pub(super) fn stop(&self) {
         self.shared().progress.send_modify(|progress| progress.stopped = true);
-    }
-}
-
-impl<T, K: Hash + Eq + Clone> Shared<T, K> {
-    fn lock(&self) -> std::sync::MutexGuard<'_, ()> {
-        // No user code runs under the lock, so a poisoned one guards nothing half done.
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Publishes a version; the writers' lock is held. Returns the one before, to be dropped when it is not.
-    fn publish(&self, next: State<T, K>) -> Arc<State<T, K>> {
-        let version = next.version.clone();
-        let old = self.state.swap(Arc::new(next));
-        self.progress.send_modify(|progress| {
-            progress.version = version;
-            progress.changes += 1;
-        });
-        old
     }
 }
 

@@ -8,11 +8,11 @@ use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::pin::Pin;
 use std::task::{Context, Waker};
 
-use super::real;
 use super::rows::{Keeping, Rows, Visits, walk};
+use super::{Published, real};
 
 mod on_std;
-use on_std::{standin, standin_event};
+use on_std::{standin, standin_event, standin_published};
 
 const SEEDS: u64 = 200;
 const STEPS: usize = 300;
@@ -189,6 +189,27 @@ fn pools_agree() {
 
 fn is_ready<F: Future + Unpin>(future: &mut F) -> bool {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+}
+
+/// A load finds what the last swap published, a swap returns what it replaced, and what was loaded stays as it was.
+#[test]
+fn published_pointers_agree() {
+    use std::sync::Arc;
+
+    for_each_seed(|rng| {
+        let (real, other) = (Published::new(Arc::new(0)), standin_published::Published::new(Arc::new(0)));
+        let mut kept = Vec::new();
+        for step in 1..STEPS {
+            match rng.u32(..3) {
+                0 => assert_eq!(real.swap(Arc::new(step)), other.swap(Arc::new(step))),
+                1 => assert_eq!(**real.load(), **other.load()),
+                _ => kept.push((real.load_full(), other.load_full())),
+            }
+        }
+        for (real, other) in &kept {
+            assert_eq!(real, other);
+        }
+    });
 }
 
 /// Who is woken by which call, and what a dropped listener passes on.

@@ -1,4 +1,4 @@
-//! `standin.rs` and `standin_event.rs` a second time, on std.
+//! `standin.rs`, `standin_event.rs` and `standin_published.rs` a second time, on std.
 #![allow(dead_code)]
 
 mod prim {
@@ -12,3 +12,5 @@ use crate::sync::rows;
 pub(super) mod standin;
 #[path = "../../standin_event.rs"]
 pub(super) mod standin_event;
+#[path = "../../standin_published.rs"]
+pub(super) mod standin_published;
