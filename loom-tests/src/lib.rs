@@ -1,5 +1,6 @@
-//! What the models share: how a model is run ([`check`]), the queue with its known objects ([`World`]), and the check
-//! that an end state is that of some sequential order of the calls ([`History`]).
+//! What the models share: how a model is run ([`check`]), the queue with its known objects ([`World`]), the
+//! informer's hand-over and barrier around it ([`Informer`]), and the check that an end state is that of some
+//! sequential order of the calls ([`History`]).
 //!
 //! Empty in a build without `--cfg loom` or `--cfg shuttle`; the aliases `cargo loom` and `cargo shuttle` set them.
 
@@ -16,6 +17,8 @@ mod check;
 #[cfg(any(loom, shuttle))]
 mod history;
 #[cfg(any(loom, shuttle))]
+mod informer;
+#[cfg(any(loom, shuttle))]
 mod world;
 #[cfg(any(loom, shuttle))]
-pub use {check::*, history::*, world::*};
+pub use {check::*, history::*, informer::*, world::*};

@@ -5,10 +5,12 @@
 //! stand-ins.
 #![cfg(any(loom, shuttle))]
 
+mod barrier;
 mod claims;
 mod close;
 mod deltas;
 mod drain;
+mod hand_over;
 mod histories;
 mod lanes;
 mod release;

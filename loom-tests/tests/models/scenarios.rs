@@ -283,3 +283,68 @@ fn linearizable_external() {
 fn linearizable_embedded() {
     linearizable("linearizable_embedded", Mode::Embedded);
 }
+
+/// Seven threads around the informer's hand-over: two producers of their own keys, two workers, two that add and
+/// remove handlers, and a barrier again and again. A handler checks each event against what it knows; one that stays has
+/// what the store has; the barrier is never early.
+#[test]
+fn informer_everything() {
+    check("informer_everything", || {
+        let i = Informer::new(2);
+        let stays = i.register();
+        let workers: Vec<_> = (0..2).map(|worker| spawn_in(&i, move |i| i.work(worker, worker + 1))).collect();
+        // By key, the version that is queued.
+        let queued: Arc<[AtomicU32; KEYS as usize]> = Arc::new(std::array::from_fn(|_| AtomicU32::new(0)));
+        let producers: Vec<_> = (0..2)
+            .map(|producer| {
+                let queued = queued.clone();
+                spawn_in(&i, move |i| {
+                    let mut last = [None; 2];
+                    for version in 1..=4 {
+                        let which = thread_rng().gen_range(0..2);
+                        let key = producer * 2 + which;
+                        if thread_rng().gen_ratio(1, 4) {
+                            i.delete(key);
+                            last[which as usize] = None;
+                        } else {
+                            i.put(key, version);
+                            queued[key as usize].store(version, std::sync::atomic::Ordering::SeqCst);
+                            last[which as usize] = Some(version);
+                        }
+                    }
+                    (0..2).filter_map(|which| Some((producer * 2 + which, last[which as usize]?))).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        let guests: Vec<_> = (0..2)
+            .map(|_| {
+                spawn_in(&i, |i| {
+                    let mut guest = i.register();
+                    for _ in 0..2 {
+                        guest.view();
+                        if thread_rng().gen_bool(0.5) {
+                            assert!(i.remove(&guest));
+                            guest = i.register();
+                        }
+                    }
+                    guest
+                })
+            })
+            .collect();
+        for _ in 0..3 {
+            let targets: Vec<_> = queued.iter().map(|v| v.load(std::sync::atomic::Ordering::SeqCst)).collect();
+            assert!(i.is_reached());
+            for (key, target) in (0..KEYS).zip(targets) {
+                assert!(i.applied(key) >= target, "reached before it was applied");
+            }
+        }
+        let objects: Vec<_> = producers.into_iter().flat_map(|producer| producer.join().unwrap()).collect();
+        let guests: Vec<_> = guests.into_iter().map(|guest| guest.join().unwrap()).collect();
+        i.fifo.close();
+        for worker in workers {
+            worker.join().unwrap();
+        }
+        assert_eq!(i.handlers(), 3, "a handler is lost, or back");
+        i.assert_settled(&objects, &[&stays, &guests[0], &guests[1]]);
+    });
+}
