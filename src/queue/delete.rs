@@ -11,7 +11,8 @@
 use std::hash::{BuildHasher, Hash};
 
 use super::produce::{Refused, Source};
-use super::slot::{Existence, Release, Slot};
+use super::reservation::Reservation;
+use super::slot::{Existence, Slot};
 use super::{DeltaFifo, Known};
 use crate::delta::Delta;
 use crate::index::KeyHash;
@@ -91,11 +92,11 @@ where
             let number = shard.get_mut(row).reserve(number);
             drop(shard);
             // No guard is held here: known objects are the user's code.
-            let mut reservation = Reservation { queue: self, key: Some(key), hash, number };
+            let reservation = Reservation::new(self, Some(key), hash, number);
             let known = known_first.unwrap_or_else(|| is_known(&**known, key));
-            reservation.key = None;
+            let _ = reservation.take();
             let mut shard = self.slots.lock(hash);
-            let held = shard.find(hash, key).is_some_and(|row| shard.get_mut(row).is_resyncing(number));
+            let held = self.is_held(&mut shard, hash, key, number);
             if !held && !seeded::on(Bug::DeleteTrustsLookup) {
                 drop(shard);
                 continue;
@@ -120,50 +121,10 @@ where
         let row = shard.find(hash, key).unwrap_or_else(|| shard.insert(hash, key.clone(), Slot::new()));
         shard.get_mut(row).stamp(epoch);
     }
-
-    /// Gives a reservation up, if it is still held. What it returns is to be dropped after the guard.
-    pub(super) fn let_go(
-        &self,
-        shard: &mut Shard<'_, K, Slot<T, K>, S>,
-        hash: KeyHash,
-        key: &K,
-        number: u64,
-    ) -> Option<(K, Slot<T, K>)> {
-        let retention = self.retention();
-        let row = shard.find(hash, key)?;
-        let verdict = shard.get_mut(row).transition_from_resyncing(number, retention);
-        (verdict == Release::Remove).then(|| shard.remove(hash, row))
-    }
 }
 
 /// A lookup that fails counts as "may exist" (rule A6.4).
 fn is_known<T, K>(known: &dyn KnownObjects<T, K>, key: &K) -> bool {
     assert_no_guard();
     !matches!(known.get_by_key(key), Ok(None))
-}
-
-/// Lets go of the key if the user's lookup panics.
-struct Reservation<'a, T, K, S>
-where
-    K: Clone + Eq + Hash,
-    S: BuildHasher + Clone,
-{
-    queue: &'a DeltaFifo<T, K, S>,
-    key: Option<&'a K>,
-    hash: KeyHash,
-    number: u64,
-}
-
-impl<T, K, S> Drop for Reservation<'_, T, K, S>
-where
-    K: Clone + Eq + Hash,
-    S: BuildHasher + Clone,
-{
-    fn drop(&mut self) {
-        let Some(key) = self.key else { return };
-        let mut shard = self.queue.slots.lock(self.hash);
-        let removed = self.queue.let_go(&mut shard, self.hash, key, self.number);
-        drop(shard);
-        drop(removed);
-    }
 }

@@ -8,6 +8,7 @@
 //!
 //!  synced.rs  has the first list been processed?      limit.rs    room, and who waits for it
 //!  builder.rs options                                 reserve.rs  which idle keys keep working memory
+//!  delete.rs  exists it? asks slot and store          reservation.rs  an idle key that is held meanwhile
 //!  wait.rs    sleeping and waking: consumers, waiters for sync, drain and room
 //! ```
 //!
@@ -54,6 +55,7 @@ mod order;
 mod process;
 mod produce;
 mod replace;
+mod reservation;
 mod reserve;
 mod resync;
 mod slot;

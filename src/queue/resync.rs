@@ -10,10 +10,10 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
 use super::produce::{Batch, Source};
+use super::reservation::Reservation;
 use super::slot::Slot;
 use super::{DeltaFifo, Known};
 use crate::delta::Delta;
-use crate::index::KeyHash;
 use crate::key::KeyError;
 use crate::known::KnownObjects;
 use crate::seeded::{self, Bug};
@@ -86,7 +86,7 @@ where
         assert_no_guard();
         for listed in known.list_keys() {
             let read_first = seeded::on(Bug::ResyncReadsFirst).then(|| known.get_by_key(&listed));
-            let reservation = Reservation::new(self, listed.clone(), number);
+            let reservation = self.reserve(listed.clone(), number);
             assert_no_guard();
             // A lookup that fails, or finds nothing, skips the key (rule A8.3).
             let Ok(Some(object)) = read_first.unwrap_or_else(|| known.get_by_key(&listed)) else { continue };
@@ -96,75 +96,39 @@ where
                 Err(source) => return Err(KeyError { object, source }),
             };
             if key == listed {
-                reservation.commit(object);
+                self.commit(reservation, object);
             } else {
                 drop(reservation);
-                Reservation::new(self, key, number).commit(object);
+                self.commit(self.reserve(key, number), object);
             }
         }
         Ok(())
     }
-}
-
-/// An idle key held by a Resync (or not, if it was busy). Dropped without a commit it lets go, also on unwind.
-struct Reservation<'q, T, K, S>
-where
-    K: Clone + Eq + Hash,
-    S: BuildHasher + Clone,
-{
-    queue: &'q DeltaFifo<T, K, S>,
-    key: Option<K>,
-    hash: KeyHash,
-    number: u64,
-}
-
-impl<'q, T, K, S> Reservation<'q, T, K, S>
-where
-    K: Clone + Eq + Hash,
-    S: BuildHasher + Clone,
-{
-    fn new(queue: &'q DeltaFifo<T, K, S>, key: K, number: u64) -> Self {
-        let hash = queue.slots.hash(&key);
-        let mut shard = queue.slots.lock(hash);
+    /// Holds the key, unless it is busy.
+    fn reserve(&self, key: K, number: u64) -> Reservation<'_, T, K, S, K> {
+        let hash = self.slots.hash(&key);
+        let mut shard = self.slots.lock(hash);
         let row = shard.find(hash, &key).unwrap_or_else(|| shard.insert(hash, key.clone(), Slot::new()));
         let reserved = shard.get_mut(row).transition_to_resyncing(number);
         drop(shard);
         let reserved = reserved || seeded::on(Bug::ResyncIgnoresBusy);
-        Reservation { queue, key: reserved.then_some(key), hash, number }
+        Reservation::new(self, reserved.then_some(key), hash, number)
     }
 
     /// Queues the Sync, if no producer has taken the key over.
-    fn commit(mut self, object: Arc<T>) {
-        let Some(key) = self.key.take() else { return };
-        let queue = self.queue;
-        let mut shard = queue.slots.lock(self.hash);
-        let held = shard.find(self.hash, &key).is_some_and(|row| shard.get_mut(row).is_resyncing(self.number));
+    fn commit(&self, reservation: Reservation<'_, T, K, S, K>, object: Arc<T>) {
+        let (hash, number) = (reservation.hash, reservation.number);
+        let Some(key) = reservation.take() else { return };
+        let mut shard = self.slots.lock(hash);
+        let held = self.is_held(&mut shard, hash, &key, number);
         if !held && !seeded::on(Bug::ResyncCommitsOverridden) && !seeded::on(Bug::ResyncIgnoresBusy) {
             drop(shard);
             return;
         }
-        let source = Source::Feed { initial: false };
-        let appended = queue.append_under(&mut shard, self.hash, key, Delta::Sync(object), source);
+        let appended = self.append_under(&mut shard, hash, key, Delta::Sync(object), Source::Feed { initial: false });
         drop(shard);
         if let Ok(appended) = appended {
-            queue.finish(appended);
+            self.finish(appended);
         }
-    }
-}
-
-impl<T, K, S> Drop for Reservation<'_, T, K, S>
-where
-    K: Clone + Eq + Hash,
-    S: BuildHasher + Clone,
-{
-    fn drop(&mut self) {
-        let Some(key) = self.key.take() else { return };
-        if seeded::on(Bug::ResyncKeepsReservation) {
-            return;
-        }
-        let mut shard = self.queue.slots.lock(self.hash);
-        let removed = self.queue.let_go(&mut shard, self.hash, &key, self.number);
-        drop(shard);
-        drop(removed);
     }
 }
