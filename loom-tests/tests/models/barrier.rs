@@ -8,7 +8,7 @@ use loom_tests::*;
 /// Thread A is a worker that sleeps in between, main queues key 1 and waits for the barrier. Allowed: A claims before, during
 /// or after any step of the barrier, and main sees what it applied.
 ///
-/// Bound 2: EXECUTIONS.
+/// Bound 2: 5,955 executions, 1.1 s.
 #[test]
 fn barrier_one_worker() {
     check("barrier_one_worker", || {
@@ -28,7 +28,7 @@ fn barrier_one_worker() {
 /// Keys 1 and 2 are queued. Threads A and B are workers, main waits for the barrier. The versions are applied in any order,
 /// and both before main goes on.
 ///
-/// Bound 2: EXECUTIONS.
+/// Bound 2: 14,444 executions, 4.0 s.
 #[test]
 fn barrier_two_workers() {
     check("barrier_two_workers", || {
@@ -51,7 +51,7 @@ fn barrier_two_workers() {
 /// works on; main waits for the barrier. The bracket says that it applied key 1: that was not the update. This found a
 /// real fault: what such a bracket logged before the barrier's first list was counted.
 ///
-/// Bound 2: EXECUTIONS.
+/// Bound 2: 10,825 executions, 2.1 s.
 #[test]
 fn barrier_behind_a_claim() {
     check("barrier_behind_a_claim", || {
@@ -77,7 +77,7 @@ fn barrier_behind_a_claim() {
 /// Key 1 is claimed in an open bracket. Thread A requeues it and closes the bracket, as a compression that panics does, and
 /// works on; main waits for the barrier. This found a real fault: the key was in neither list of the barrier.
 ///
-/// Bound 2: EXECUTIONS.
+/// Bound 2: 3,299 executions, 0.6 s.
 #[test]
 fn barrier_against_requeue() {
     check("barrier_against_requeue", || {
@@ -103,7 +103,7 @@ fn barrier_against_requeue() {
 /// Key 1 is queued. Thread A is a worker, thread B queues key 2 and is another one, main waits for the barrier. Allowed:
 /// key 2 is applied or not, key 1 is.
 ///
-/// Bound 2: EXECUTIONS.
+/// Bound 2: 14,182 executions, 3.3 s.
 #[test]
 fn barrier_against_later_changes() {
     check("barrier_against_later_changes", || {
@@ -127,7 +127,7 @@ fn barrier_against_later_changes() {
 /// Version 1 of key 1 is refused, and queued. Thread A is a worker; main's barrier must say no. Then main queues a list that
 /// says it again and thread B applies it; the barrier must say yes, with the list applied.
 ///
-/// Bound 2: EXECUTIONS.
+/// Bound 2: 3,129 executions, 0.8 s.
 #[test]
 fn barrier_against_failure() {
     check("barrier_against_failure", || {
@@ -153,7 +153,7 @@ fn barrier_against_failure() {
 /// a worker again; main waits for the barrier. Allowed: no; or yes, and then the list is applied. This found a real fault:
 /// the list forgave, though a barrier that began before it does not wait for it.
 ///
-/// Bound 2: EXECUTIONS.
+/// Bound 2: 1,758 executions, 0.3 s.
 #[test]
 fn barrier_against_list() {
     check("barrier_against_list", || {

@@ -9,7 +9,7 @@ use loom_tests::*;
 /// Key 1 is in the store and its update is queued. Thread A is a worker, main registers. Allowed: the handler is shown
 /// version 1 and told of 2, or is shown 2 and told of nothing. One key and one write: there is one instant to miss.
 ///
-/// Bound 2: EXECUTIONS.
+/// Bound 2: 4 executions.
 #[test]
 fn late_registration() {
     check("late_registration", || {
@@ -29,7 +29,7 @@ fn late_registration() {
 /// Keys 1 and 2, in two shards, are queued. Threads A and B are workers, main registers. Allowed: any split of the two
 /// between what is shown and what is told, and both writes in the store.
 ///
-/// Bound 2: EXECUTIONS.
+/// Bound 2: 94 executions.
 #[test]
 fn late_registration_two_workers() {
     check("late_registration_two_workers", || {
@@ -51,7 +51,7 @@ fn late_registration_two_workers() {
 /// one. Allowed: it is shown the object and told of the deletion, or is shown nothing and told nothing. The first one is
 /// told of the deletion.
 ///
-/// Bound 2: EXECUTIONS.
+/// Bound 2: 4 executions.
 #[test]
 fn registration_against_delete() {
     check("registration_against_delete", || {
@@ -70,7 +70,7 @@ fn registration_against_delete() {
 /// **Two registrations against a write.** Thread A is a worker with one update, thread B and main each register. Allowed:
 /// both handlers are in the list at the end, and each is as in `late_registration`.
 ///
-/// Bound 2: EXECUTIONS.
+/// Bound 2: 31 executions.
 #[test]
 fn two_registrations() {
     check("two_registrations", || {
@@ -92,7 +92,7 @@ fn two_registrations() {
 /// with both, or with one. In both cases nothing gets into the buffer of the first after its removal, and the second
 /// misses nothing.
 ///
-/// Bound 2: EXECUTIONS.
+/// Bound 2: 5 executions.
 #[test]
 fn removal_against_write() {
     check("removal_against_write", || {
@@ -113,7 +113,7 @@ fn removal_against_write() {
 /// One handler, an update is queued. Thread A is a worker, thread B registers, main removes the first. Allowed: only B's
 /// is in the list at the end, and it misses nothing.
 ///
-/// Bound 2: EXECUTIONS.
+/// Bound 2: 34 executions.
 #[test]
 fn removal_against_registration() {
     check("removal_against_registration", || {
@@ -137,7 +137,7 @@ fn removal_against_registration() {
 /// Allowed: one claim with both, or two claims, of which the second is told after the first: a key is held until it is
 /// told.
 ///
-/// Bound 2: EXECUTIONS.
+/// Bound 2: 46 executions.
 #[test]
 fn events_in_order() {
     check("events_in_order", || {
@@ -160,7 +160,7 @@ fn events_in_order() {
 /// A handler is there from the beginning. Thread A is a worker, thread B replaces by two keys, main looks. If main reads
 /// "synced", both are in the handler's buffer.
 ///
-/// Bound 2: EXECUTIONS.
+/// Bound 2: 2,232 executions, 0.6 s.
 #[test]
 fn synced_means_told() {
     check("synced_means_told", || {
