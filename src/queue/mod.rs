@@ -42,7 +42,8 @@
 //! they read under the guard; Replace leaves a key alone that carries a stamp at or past its own. A stamped slot
 //! outlives its claim while the Replace runs (I6 in `slot.rs`), because a key that was added after the instant,
 //! popped, applied and released must not be tombstoned by the scan of known objects; a delete that found nothing
-//! leaves its stamp too. Slots are scanned before known objects, because a key moves slot → known → no slot.
+//! leaves its stamp too. Slots are scanned before known objects, because a key moves slot → known → no slot. (Where known
+//! objects are in the slots there is nothing else to scan; see `replace.rs`.)
 //! The end makes the epoch even and sweeps the slots that were kept: a release that still read the odd epoch
 //! did so under the guard, before the sweep came to that slot.
 

@@ -1,11 +1,17 @@
 //! Replace: the list is what exists now. One instant, no stop; the rules are in the header of `queue/mod.rs`.
 //!
 //! ```text
-//!  keys, transformer   wait for room   epoch odd   scan slots   scan known   append list   append tombstones   epoch even, sweep
-//!  ── may refuse ───────────────────►  ▲ instant   ── user code, may panic ─► ── nothing of the user's runs ──►
+//!  keys, transformer   wait for room   epoch odd   find what is missing   append list   append tombstones   epoch even, sweep
+//!  ── may refuse ───────────────────►  ▲ instant   ── user's store only ─► ── nothing of the user's runs ──►
 //! ```
 //!
-//! Everything that can fail comes before the first append, so a Replace happens as a whole or not at all.
+//! Everything that can fail comes before the first append, so a Replace happens as a whole or not at all. (The keys' own
+//! `Clone`, `Eq` and `Hash` run later too; they must not panic.)
+//!
+//! What is missing in the list is found in one of two ways. With an embedded store all that exists is in the slots, and
+//! stays there when it has been processed: the list is appended first, which marks its rows, and one walk appends a
+//! tombstone wherever there is no mark. Else slots are scanned, and then the user's store, if there is one, with an index of the
+//! list beside them, before anything is appended: the store is user code, and a key that is processed leaves its slot.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, Hash};
@@ -39,10 +45,15 @@ struct Missing<T, K> {
     deleted: bool,
 }
 
-/// Finds the keys of a list by these hashes.
-fn index_of(hashes: &[KeyHash]) -> Index {
+/// Finds the keys of a list by their hashes. Of equal keys the first one counts: a million entries of one key would lie
+/// in each other's way.
+fn index_of<'a, K: Eq + 'a>(hashes: &[KeyHash], key: impl Fn(u32) -> &'a K) -> Index {
     let mut index = Index::with_capacity(hashes.len());
-    (0..).zip(hashes).for_each(|(number, &hash)| index.insert(hash, number));
+    for (number, &hash) in (0..).zip(hashes) {
+        if index.find(hash, |other| key(other) == key(number)).is_none() {
+            index.insert(hash, number);
+        }
+    }
     index
 }
 
@@ -180,10 +191,12 @@ where
 
     fn replace_now(&self, prepared: Prepared<T, K>) {
         let mut run = Run::start(self);
-        // Where known objects are the user's, everything of theirs runs before the first append.
         let missing = match &self.options.known {
-            Known::External(known) => Some(self.find_missing(&prepared, &**known, run.epoch)),
-            Known::Embedded | Known::Nowhere => None,
+            // Everything of the user's runs before the first append.
+            Known::External(known) => Some(self.find_missing(&prepared, Some(&**known), run.epoch)),
+            // A key that is processed while the list goes in is known nowhere then, so it is looked for before.
+            Known::Nowhere => Some(self.find_missing(&prepared, None, run.epoch)),
+            Known::Embedded => None,
         };
         // From here on no user code runs but the keys' own Clone, Eq and Hash.
         run.first = self.synced.populate();
@@ -215,7 +228,9 @@ where
             }
             false => self.append_at(&mut shard, hint, key, delta, run.source()).ok(),
         };
-        shard.mark(row);
+        if self.is_embedded() {
+            shard.mark(row, run.epoch);
+        }
         drop(shard);
         self.finish_fed(appended, run);
     }
@@ -248,24 +263,34 @@ where
     /// Appends a tombstone to every key that exists and was not listed, each under the guard that it is looked at.
     fn feed_unlisted(&self, run: &Run<'_, T, K, S>) {
         let mut batch = Batch::new(self);
+        // Out here, so that it is not dropped under a guard should the next copy panic.
+        let mut owned = None;
         // A walk that comes to a key twice finds its tombstone, or nothing.
         let _ = self.slots.scan_shards(|mut shard, part| {
+            let (number, is_last) = (part.shard(), part.is_last());
             for row in part {
-                let Some((key, slot)) = shard.entry(row).filter(|_| !shard.is_marked(row)) else { continue };
+                let Some((key, slot)) = shard.entry(row).filter(|_| !shard.is_marked(row, run.epoch)) else { continue };
                 let skips_claimed = seeded::on(Bug::ReplaceSkipsClaimed) && slot.is_claimed();
                 if self.is_newer(slot, run) || skips_claimed {
                     continue;
                 }
                 match slot.existence() {
                     Existence::Live(newest) => {
-                        let key = key.clone();
-                        let hint = shard.hint(self.slots.hash(&key), row);
-                        let delta = tombstone(key.clone(), newest);
-                        batch.extend(self.append_at(&mut shard, hint, key, delta, run.source()));
+                        let hash = self.slots.hash(key);
+                        if !self.slots.belongs(hash, number) {
+                            continue;
+                        }
+                        let ticket = owned.insert(key.clone()).clone();
+                        let delta = tombstone(owned.take().expect("it was put there"), newest);
+                        let at = shard.hint(hash, row);
+                        batch.extend(self.append_at(&mut shard, at, ticket, delta, run.source()));
                     }
                     Existence::Gone { .. } => self.tag_rest(shard.get_mut(row), run),
                     Existence::Unknown => {}
                 }
+            }
+            if is_last && !seeded::on(Bug::ReplaceKeepsMarks) {
+                shard.clear_marks();
             }
             drop(shard);
             batch.finish();
@@ -296,10 +321,10 @@ where
     fn find_missing(
         &self,
         prepared: &Prepared<T, K>,
-        known: &dyn KnownObjects<T, K>,
+        known: Option<&dyn KnownObjects<T, K>>,
         epoch: u64,
     ) -> Vec<Missing<T, K>> {
-        let listed = index_of(&prepared.hashes);
+        let listed = index_of(&prepared.hashes, |i| &prepared.keys[i as usize]);
         let listed = |hash: KeyHash, key: &K| listed.find(hash, |i| prepared.keys[i as usize] == *key).is_some();
         let mut missing = Vec::new();
         if seeded::on(Bug::ReplaceKnownFirst) {
@@ -340,13 +365,14 @@ where
 
     fn scan_known(
         &self,
-        known: &dyn KnownObjects<T, K>,
+        known: Option<&dyn KnownObjects<T, K>>,
         missing: &mut Vec<Missing<T, K>>,
         listed: impl Fn(KeyHash, &K) -> bool,
     ) {
+        let Some(known) = known else { return };
         assert_no_guard();
         let hashes: Vec<_> = missing.iter().map(|missing| missing.hash).collect();
-        let in_slots = index_of(&hashes);
+        let in_slots = index_of(&hashes, |i| &missing[i as usize].key);
         for key in known.list_keys() {
             let hash = self.slots.hash(&key);
             if listed(hash, &key) || in_slots.find(hash, |i| missing[i as usize].key == key).is_some() {
@@ -364,22 +390,17 @@ where
         if seeded::on(Bug::ReplaceKeepsSlots) {
             return;
         }
-        let mut removed = Vec::new();
-        let _ = self.slots.scan_shards(|mut shard, part| {
-            if !seeded::on(Bug::ReplaceKeepsMarks) {
-                shard.clear_marks();
-            }
+        for key in self.keys_of(Slot::is_left_over) {
+            let hash = self.slots.hash(&key);
+            let mut shard = self.slots.lock(hash);
             let retention = self.retention();
-            for row in part {
-                let Some((key, _)) = shard.entry(row).filter(|(_, slot)| slot.is_left_over()) else { continue };
-                let hash = self.slots.hash(key);
-                if shard.get_mut(row).retire(retention, true) == Release::Remove {
-                    removed.push(shard.remove(hash, row));
-                }
-            }
+            let row = shard.find(hash, &key);
+            let removed = row
+                .filter(|&row| shard.get_mut(row).retire(retention, true) == Release::Remove)
+                .map(|row| shard.remove(hash, row));
             drop(shard);
-            removed.clear();
-        });
+            drop(removed);
+        }
     }
 }
 
@@ -405,8 +426,8 @@ where
         // A Replace that panicked left nothing half-done behind the lock, so poison says nothing.
         let lock = || queue.replacing.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let one_at_a_time = (!seeded::on(Bug::ReplaceUnlocked)).then(lock);
-        // The instant. E5, Relaxed: producers read the epoch under slot guards, and the scan that follows visits every
-        // one of them.
+        // The instant. E5, Relaxed: producers read the epoch under slot guards, and the scan or walk that follows visits
+        // every one of them.
         let epoch = queue.state.epoch.fetch_add(1, Ordering::Relaxed) + 1;
         Run { queue, epoch, first: false, complete: false, _one_at_a_time: one_at_a_time }
     }
@@ -430,11 +451,12 @@ where
         }
         // E5, Relaxed: the sweep visits every slot under its guard, after this.
         self.queue.state.epoch.fetch_add(1, Ordering::Relaxed);
-        self.queue.sweep();
         match (self.first, self.complete) {
             (true, true) if !seeded::on(Bug::SyncedGuardEarly) => self.queue.synced.release_guard(),
             (true, false) => self.queue.synced.unpopulate(),
             _ => {}
         }
+        // Last, because a key's Hash or Drop may panic in it.
+        self.queue.sweep();
     }
 }

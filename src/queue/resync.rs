@@ -63,14 +63,19 @@ where
         let mut batch = Batch::new(self);
         // A walk that comes to a key twice finds it busy, or processed meanwhile: as a second Resync would.
         let _ = self.slots.scan_shards(|mut shard, part| {
+            let number = part.shard();
             for row in part {
                 let Some((key, slot)) = shard.entry(row) else { continue };
                 let Some(object) = slot.known() else { continue };
                 if slot.is_busy() && !seeded::on(Bug::ResyncIgnoresBusy) {
                     continue;
                 }
+                let hash = self.slots.hash(key);
+                if !self.slots.belongs(hash, number) {
+                    continue;
+                }
                 let (key, delta) = (key.clone(), Delta::Sync(object.clone()));
-                let hint = shard.hint(self.slots.hash(&key), row);
+                let hint = shard.hint(hash, row);
                 // Never refused: a Resync is fed.
                 batch.extend(self.append_at(&mut shard, hint, key, delta, Source::Feed { initial: false }));
             }

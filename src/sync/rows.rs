@@ -59,16 +59,16 @@ pub(crate) struct Rows<K, V> {
     gaps: Vec<u32>,
     /// A bit per row, or nothing where none is marked.
     marks: Vec<u64>,
+    /// Whose marks they are. What a Replace that panicked has left behind is nobody's.
+    marked_by: u64,
     keeping: Keeping,
     /// How often a row has been removed. Stays at its maximum, so that no two states look alike.
     removals: u32,
-    /// How often rows have been moved.
-    moves: u64,
 }
 
 impl<K, V> Rows<K, V> {
     pub(super) const fn new(keeping: Keeping) -> Self {
-        Rows { entries: Vec::new(), gaps: Vec::new(), marks: Vec::new(), keeping, removals: 0, moves: 0 }
+        Rows { entries: Vec::new(), gaps: Vec::new(), marks: Vec::new(), marked_by: 0, keeping, removals: 0 }
     }
 
     /// The entry of a row; a gap has none.
@@ -135,7 +135,9 @@ impl<K, V> Rows<K, V> {
         let removed = self.entries[row.0 as usize].take().expect("a row that was found has an entry");
         self.removals = self.removals.saturating_add(1);
         self.gaps.push(row.0);
-        self.mark(row, false);
+        if let Some(word) = self.marks.get_mut(row.0 as usize / 64) {
+            *word &= !(1 << (row.0 % 64));
+        }
         removed
     }
 
@@ -145,13 +147,12 @@ impl<K, V> Rows<K, V> {
         if !(self.keeping.compacts)(rows, left) {
             return None;
         }
-        self.moves += 1;
         let mut now = vec![u32::MAX; rows];
         let mut marks = vec![0; if self.marks.is_empty() { 0 } else { left.div_ceil(64) }];
         let mut next = 0;
         for (row, now) in now.iter_mut().enumerate() {
             if self.entries[row].is_some() {
-                if self.is_marked(Row(row as u32)) && !seeded::on(Bug::MarkStaysBehind) {
+                if self.has_mark(Row(row as u32)) && !seeded::on(Bug::MarkStaysBehind) {
                     marks[next / 64] |= 1 << (next % 64);
                 }
                 *now = next as u32;
@@ -164,21 +165,27 @@ impl<K, V> Rows<K, V> {
         Some(now)
     }
 
-    /// Marks a row: a Replace notes so which keys are in its list.
+    /// Marks a row for `whom`: a Replace notes so which keys are in its list.
     #[inline]
-    pub(super) fn mark(&mut self, row: Row, marked: bool) {
-        let (word, bit) = (row.0 as usize / 64, row.0 % 64);
+    pub(super) fn mark(&mut self, row: Row, whom: u64) {
+        if self.marked_by != whom && !seeded::on(Bug::ReplaceKeepsMarks) {
+            self.marks.clear();
+        }
+        self.marked_by = whom;
+        let word = row.0 as usize / 64;
         if word >= self.marks.len() {
-            if !marked {
-                return;
-            }
             self.marks.resize(self.entries.len().div_ceil(64), 0);
         }
-        self.marks[word] = self.marks[word] & !(1 << bit) | u64::from(marked) << bit;
+        self.marks[word] |= 1 << (row.0 % 64);
     }
 
     #[inline]
-    pub(crate) fn is_marked(&self, row: Row) -> bool {
+    pub(crate) fn is_marked(&self, row: Row, whom: u64) -> bool {
+        (self.marked_by == whom || seeded::on(Bug::ReplaceKeepsMarks)) && self.has_mark(row)
+    }
+
+    #[inline]
+    fn has_mark(&self, row: Row) -> bool {
         self.marks.get(row.0 as usize / 64).is_some_and(|word| word >> (row.0 % 64) & 1 != 0)
     }
 
@@ -187,24 +194,40 @@ impl<K, V> Rows<K, V> {
     }
 }
 
-/// Whether a walk may have visited an entry more than once.
+/// Whether a walk may have visited a key more than once.
 #[must_use]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Visits {
     Once,
-    /// Rows that had been visited were moved to where the walk had not been yet.
+    /// Rows were removed meanwhile: others moved to where the walk had not been yet, or a key came back there.
     Repeated,
 }
 
 /// Some rows of a locked shard, gaps among them.
-pub(crate) struct Part(Range<usize>);
+pub(crate) struct Part {
+    rows: Range<usize>,
+    shard: usize,
+    is_last: bool,
+}
+
+impl Part {
+    /// The number of the shard.
+    pub(crate) fn shard(&self) -> usize {
+        self.shard
+    }
+
+    /// Whether the walk is done with this shard then.
+    pub(crate) fn is_last(&self) -> bool {
+        self.is_last
+    }
+}
 
 impl Iterator for Part {
     type Item = Row;
 
     fn next(&mut self) -> Option<Row> {
         // Backwards: the visitor may remove the row it has, and rows may move then.
-        self.0.next_back().map(|row| Row(row as u32))
+        self.rows.next_back().map(|row| Row(row as u32))
     }
 }
 
@@ -220,23 +243,24 @@ where
 {
     let upwards = seeded::on(Bug::WalkTowardsTheEnd);
     let mut visits = Visits::Once;
-    for lock in shards {
+    for (shard, lock) in shards.enumerate() {
         let (mut done, mut rest) = (0, usize::MAX);
-        let mut moves = None;
+        let mut removals = None;
         // An empty shard is locked as well: callers rely on every guard having been taken once.
         loop {
-            let rows = lock();
-            let len = rows.entries.len();
-            if *moves.get_or_insert(rows.moves) != rows.moves {
+            let guard = lock();
+            let len = guard.entries.len();
+            if *removals.get_or_insert(guard.removals) != guard.removals || guard.removals == u32::MAX {
                 visits = Visits::Repeated;
             }
-            let part = match upwards {
+            let rows = match upwards {
                 false => rest.min(len).saturating_sub(stride)..rest.min(len),
                 true => done.min(len)..(done + stride).min(len),
             };
-            (done, rest) = (part.end, part.start);
-            visit(rows, Part(part));
-            if if upwards { done == len } else { rest == 0 } {
+            (done, rest) = (rows.end, rows.start);
+            let is_last = if upwards { done == len } else { rest == 0 };
+            visit(guard, Part { rows, shard, is_last });
+            if is_last {
                 break;
             }
         }

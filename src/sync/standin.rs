@@ -47,6 +47,10 @@ impl<K: Eq + Hash, V, S: BuildHasher + Clone> Table<K, V, S> {
         Shard::new(self.shards[hash.low_bit()].lock().unwrap())
     }
 
+    pub(crate) fn belongs(&self, hash: KeyHash, shard: usize) -> bool {
+        hash.low_bit() == shard
+    }
+
     pub(crate) fn scan(&self, mut visit: impl FnMut(&K, &V)) -> Visits {
         self.scan_shards(|shard, part| {
             for (key, value) in part.filter_map(|row| shard.entry(row)) {
@@ -92,8 +96,8 @@ impl<K: Eq + Hash, V, S: BuildHasher> Shard<'_, K, V, S> {
         self.rows.value_mut(row)
     }
 
-    pub(crate) fn mark(&mut self, row: Row) {
-        self.rows.mark(row, true);
+    pub(crate) fn mark(&mut self, row: Row, whom: u64) {
+        self.rows.mark(row, whom);
     }
 
     pub(crate) fn clear_marks(&mut self) {

@@ -91,6 +91,12 @@ impl<K: Eq + Hash, V, S: BuildHasher> Table<K, V, S> {
         Shard { segment, table: PhantomData, _held: held }
     }
 
+    /// Whether a key with this hash belongs where the walk has met it. If not, its `Hash` is inconsistent, and it cannot
+    /// be found; it must not be taken for a key of another segment.
+    pub(crate) fn belongs(&self, hash: KeyHash, shard: usize) -> bool {
+        hash.high(self.bits) as usize == shard
+    }
+
     /// Visits every entry, a few under one guard at a time; see [`walk`].
     pub(crate) fn scan(&self, mut visit: impl FnMut(&K, &V)) -> Visits {
         let shards = self.segments.shards().iter().map(|shard| {
@@ -148,8 +154,8 @@ impl<K: Eq + Hash, V, S: BuildHasher> Shard<'_, K, V, S> {
     }
 
     #[inline]
-    pub(crate) fn mark(&mut self, row: Row) {
-        self.segment.rows.mark(row, true);
+    pub(crate) fn mark(&mut self, row: Row, whom: u64) {
+        self.segment.rows.mark(row, whom);
     }
 
     pub(crate) fn clear_marks(&mut self) {

@@ -3,6 +3,7 @@
 //! objects of these tests run a hook, in the middle of a Replace or a Resync.
 
 mod consumers;
+mod during_replace;
 mod existence;
 mod limits;
 mod ordering;
