@@ -14,7 +14,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use delta_fifo::{Compression, DefaultHashBuilder, Delta, DeltaFifo, Limits, PopTimeoutError, TryPushError};
+use delta_fifo::{
+    BoxError, Compression, DefaultHashBuilder, Delta, DeltaFifo, KnownObjects, Limits, PopTimeoutError, TryPushError,
+};
 
 #[global_allocator]
 static ALLOCATOR: counting_alloc::Counting = counting_alloc::Counting;
@@ -205,6 +207,29 @@ fn a_list_of_one_object_a_million_times_is_one_key() {
     fifo.replace(vec![object.clone(); 1_000_000]).unwrap();
     assert_eq!(fifo.len(), 1);
     assert_eq!(fifo.try_pop().unwrap().deltas().as_slice(), [Delta::Sync(object)]);
+}
+
+/// The same where the store is the user's, who lists one key a million times as well.
+#[test]
+fn a_store_that_lists_one_key_a_million_times_has_one_key() {
+    struct Stutters;
+    impl KnownObjects<u32, u32> for Stutters {
+        fn list_keys(&self) -> Vec<u32> {
+            vec![8; 1_000_000]
+        }
+        fn get_by_key(&self, key: &u32) -> Result<Option<Arc<u32>>, BoxError> {
+            Ok((*key == 8).then(|| Arc::new(8)))
+        }
+    }
+    let fifo = fifo().compression(Compression::KeepLatest).known_objects(Stutters).build();
+    fifo.replace(vec![Arc::new(7); 1_000_000]).unwrap();
+    assert_eq!(fifo.len(), 2);
+    assert_eq!(*fifo.try_pop().unwrap().key(), 7);
+    let tombstone = fifo.try_pop().unwrap();
+    assert_eq!((*tombstone.key(), tombstone.deltas().len()), (8, 1));
+    drop(tombstone);
+    fifo.resync().unwrap();
+    assert_eq!(fifo.list_keys(), [8]);
 }
 
 /// A fresh event moves a key out of the background and leaves a dead ticket there. With a front lane that never runs
