@@ -222,7 +222,8 @@ fn a_store_that_lists_one_key_a_million_times_has_one_key() {
         }
     }
     let fifo = fifo().compression(Compression::KeepLatest).known_objects(Stutters).build();
-    fifo.replace(vec![Arc::new(7); 1_000_000]).unwrap();
+    let object = Arc::new(7);
+    fifo.replace(vec![object; 1_000_000]).unwrap();
     assert_eq!(fifo.len(), 2);
     assert_eq!(*fifo.try_pop().unwrap().key(), 7);
     let tombstone = fifo.try_pop().unwrap();
