@@ -68,7 +68,7 @@ fn two_promotions() {
 /// **A fresh event does not wait behind the background.** A Replace queues keys 1 and 2, thread A updates key 2 and
 /// thread B adds key 3; then main pops. Allowed: 2 and 3 in either order, then 1.
 ///
-/// Bound 2: 12 executions.
+/// Bound 2: 16 executions.
 #[test]
 fn fresh_events_come_first() {
     check("fresh_events_come_first", || {

@@ -145,7 +145,7 @@ fn two_producers() {
 
 /// The same with known objects in the slots.
 ///
-/// Bound 2: 800 executions, 0.1 s.
+/// Bound 2: 730 executions, 0.1 s.
 #[test]
 fn two_producers_embedded() {
     two_producers_race("two_producers_embedded", Mode::Embedded);
@@ -154,7 +154,7 @@ fn two_producers_embedded() {
 /// **Two Replaces run one after the other.** Thread A replaces by key 1, main by key 2, thread C consumes. Allowed:
 /// one list or the other, never both or none.
 ///
-/// Bound 2: 3,599 executions, 0.8 s.
+/// Bound 2: 3,746 executions, 0.8 s.
 #[test]
 fn two_replaces() {
     check("two_replaces", || {
@@ -174,7 +174,7 @@ fn two_replaces() {
 
 /// **Two Replaces and an update.** As `two_replaces`, and thread B updates key 1 and then key 2.
 ///
-/// Bound 2: 1,846 executions, 0.5 s.
+/// Bound 2: 2,332 executions, 0.5 s.
 #[test]
 fn two_replaces_and_updates() {
     check("two_replaces_and_updates", || {

@@ -29,7 +29,7 @@ fn replace_finds_moving_key() {
 
 /// **The same where known objects are in the slots.**
 ///
-/// Bound 2: 167 executions.
+/// Bound 2: 139 executions.
 #[test]
 fn replace_finds_moving_key_embedded() {
     moving_key("replace_finds_moving_key_embedded", Mode::Embedded);
@@ -38,7 +38,7 @@ fn replace_finds_moving_key_embedded() {
 /// **Two moving keys in two shards, one of them listed, and an old key that is only known.** Threads A and B consume,
 /// main replaces. Allowed: the list, and nothing else.
 ///
-/// Bound 2: 7,586 executions, 1.7 s.
+/// Bound 2: 8,021 executions, 1.7 s.
 #[test]
 fn replace_two_shards() {
     check("replace_two_shards", || {
@@ -93,7 +93,7 @@ fn tombstone_carries_newest() {
 
 /// **The same where known objects are in the slots.**
 ///
-/// Bound 2: 167 executions.
+/// Bound 2: 139 executions.
 #[test]
 fn tombstone_carries_newest_embedded() {
     tombstone_is_newest("tombstone_carries_newest_embedded", Mode::Embedded);
@@ -130,7 +130,7 @@ fn claimed_deletion_counts_as_gone() {
 
 /// **The same where known objects are in the slots.**
 ///
-/// Bound 2: 105 executions.
+/// Bound 2: 92 executions.
 #[test]
 fn claimed_deletion_counts_as_gone_embedded() {
     claimed_deletion_is_gone("claimed_deletion_counts_as_gone_embedded", Mode::Embedded);

@@ -32,7 +32,7 @@ fn resync_never_older() {
 
 /// **The same where known objects are in the slots.**
 ///
-/// Bound 2: 1,029 executions, 0.2 s.
+/// Bound 2: 1,026 executions, 0.2 s.
 #[test]
 fn resync_never_older_embedded() {
     never_older("resync_never_older_embedded", Mode::Embedded);
@@ -67,7 +67,7 @@ fn resync_against_delete() {
 
 /// **The same where known objects are in the slots.**
 ///
-/// Bound 2: 501 executions, 0.1 s.
+/// Bound 2: 498 executions, 0.1 s.
 #[test]
 fn resync_against_delete_embedded() {
     against_delete("resync_against_delete_embedded", Mode::Embedded);
@@ -104,7 +104,7 @@ fn two_resyncs() {
 
 /// **The same where known objects are in the slots.**
 ///
-/// Bound 2: 15 executions.
+/// Bound 2: 8 executions.
 #[test]
 fn two_resyncs_embedded() {
     skips_busy("two_resyncs_embedded", Mode::Embedded);
@@ -172,7 +172,7 @@ fn against_replace(name: &'static str, mode: Mode) {
 /// **Resync against Replace.** Keys 1 and 2 are known, the list has 2. Thread A resyncs, main replaces, thread C
 /// consumes. Allowed: at the end exactly the list.
 ///
-/// Bound 2: 11,107 executions, 3.6 s.
+/// Bound 2: 12,198 executions, 3.6 s.
 #[test]
 fn resync_against_replace() {
     against_replace("resync_against_replace", Mode::External);
@@ -180,7 +180,7 @@ fn resync_against_replace() {
 
 /// **The same where known objects are in the slots.**
 ///
-/// Bound 2: 4,348 executions, 1.3 s.
+/// Bound 2: 4,071 executions, 1.3 s.
 #[test]
 fn resync_against_replace_embedded() {
     against_replace("resync_against_replace_embedded", Mode::Embedded);

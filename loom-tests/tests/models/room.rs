@@ -34,7 +34,7 @@ fn room_wakes_producer() {
 /// **Two blocked producers wake.** One key fits, and it is there. Threads A (blocking) and B (async) add two more,
 /// main takes three.
 ///
-/// Bound 2: 16,873 executions, 3.5 s.
+/// Bound 2: 11,170 executions, 3.5 s.
 #[test]
 fn room_wakes_two() {
     check("room_wakes_two", || {
@@ -109,7 +109,7 @@ fn unused_room_is_passed_on() {
 /// **An empty Replace that waited for room leaves it to others.** One delta fits, key 1 has it. Thread A replaces by
 /// an empty list, thread B adds key 2, main consumes two claims.
 ///
-/// Bound 2: 9,328 executions, 2.5 s.
+/// Bound 2: 9,243 executions, 2.5 s.
 #[test]
 fn replace_leaves_room() {
     check("replace_leaves_room", || {
@@ -130,7 +130,7 @@ fn replace_leaves_room() {
 /// **A cancelled wait for room passes its wake-up on.** One key fits, and it is there. Thread A polls an add once and
 /// drops it, thread B adds and blocks, main takes what it needs for B.
 ///
-/// Bound 2: 890 executions, 0.2 s.
+/// Bound 2: 723 executions, 0.2 s.
 #[test]
 fn cancelled_room_passes_on() {
     check("cancelled_room_passes_on", || {
@@ -173,7 +173,7 @@ fn refused_delete(name: &'static str, options: fn(FifoBuilder) -> FifoBuilder) {
 /// 3 and 1, and key 3 fills the queue. Thread A tries to delete key 1. Allowed: the deletion wins, or the list's
 /// version; where A was refused, only the latter. (Where A comes first, the Replace is refused.)
 ///
-/// Bound 2: 83 executions.
+/// Bound 2: 73 executions.
 #[test]
 fn refused_delete_leaves_no_trace() {
     refused_delete("refused_delete_leaves_no_trace", |b| b.limits(Limits { keys: None, deltas: Some(1) }));
@@ -181,7 +181,7 @@ fn refused_delete_leaves_no_trace() {
 
 /// **The same for a delete that the transformer refuses.**
 ///
-/// Bound 2: 48 executions.
+/// Bound 2: 40 executions.
 #[test]
 fn untransformed_delete_leaves_no_trace() {
     refused_delete("untransformed_delete_leaves_no_trace", |b| {

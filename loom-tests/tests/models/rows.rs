@@ -132,7 +132,7 @@ fn mark_moves_with_row() {
 /// **A Replace leaves no mark behind.** Main replaces by key 2, then by nothing, while thread A consumes. Allowed:
 /// nothing is left.
 ///
-/// Bound 2: 359 executions.
+/// Bound 2: 384 executions.
 #[test]
 fn marks_are_cleared() {
     check("marks_are_cleared", || {
