@@ -21,8 +21,8 @@ use crate::seeded::{self, Bug};
 use crate::sync::{Ordering, Shard, assert_no_guard};
 
 /// The guard under which a delete found its object, and the number of its reservation, if it needed one.
-struct Found<'q, T, K, S> {
-    shard: Shard<'q, K, Slot<T, K>, S>,
+struct Found<'q, T, K> {
+    shard: Shard<'q, K, Slot<T, K>>,
     reserved: Option<u64>,
 }
 
@@ -62,7 +62,7 @@ where
     }
 
     /// Locks the shard of an object that exists. `None`: it does not, and that is decided and stamped.
-    fn find_for_delete<'q>(&'q self, hash: KeyHash, key: &K) -> Option<Found<'q, T, K, S>> {
+    fn find_for_delete<'q>(&'q self, hash: KeyHash, key: &K) -> Option<Found<'q, T, K>> {
         let known_first = match &self.options.known {
             Known::External(known) if seeded::on(Bug::DeleteKnownFirst) => Some(is_known(&**known, key)),
             _ => None,
@@ -88,7 +88,7 @@ where
             }
             // Relaxed: only uniqueness counts.
             let number = self.resyncs.fetch_add(1, Ordering::Relaxed);
-            let row = shard.find(hash, key).unwrap_or_else(|| shard.insert(hash, key.clone(), Slot::new()));
+            let row = self.row_of(&mut shard, hash, key);
             let number = shard.get_mut(row).reserve(number);
             drop(shard);
             // No guard is held here: known objects are the user's code.
@@ -113,12 +113,12 @@ where
     }
 
     /// A delete that found nothing took effect: a Replace that is running must not bring the key back (I6).
-    fn leave_stamp(&self, shard: &mut Shard<'_, K, Slot<T, K>, S>, hash: KeyHash, key: &K) {
+    fn leave_stamp(&self, shard: &mut Shard<'_, K, Slot<T, K>>, hash: KeyHash, key: &K) {
         let epoch = self.epoch();
         if epoch.is_multiple_of(2) || seeded::on(Bug::DeleteNoStamp) {
             return;
         }
-        let row = shard.find(hash, key).unwrap_or_else(|| shard.insert(hash, key.clone(), Slot::new()));
+        let row = self.row_of(shard, hash, key);
         shard.get_mut(row).stamp(epoch);
     }
 }

@@ -74,9 +74,10 @@ use crossbeam_utils::CachePadded;
 
 use crate::compress::{AppendRule, CompressFn};
 use crate::delta::{Delta, Deltas};
+use crate::index::KeyHash;
 use crate::key::{BoxError, KeyFn};
 use crate::known::KnownObjects;
-use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Event, Mutex, Ordering, Pool, Table, Visits};
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Event, Mutex, Ordering, Pool, Row, Shard, Table, Visits};
 
 pub use builder::Builder;
 pub use claim::Claim;
@@ -87,7 +88,7 @@ pub use process::Processed;
 use limit::Room;
 use order::Order;
 use reserve::Reserve;
-use slot::{Retention, Slot};
+use slot::{Release, Retention, Slot};
 use synced::Synced;
 
 /// The hasher of a queue that is given no other: seeded, so that keys cannot be made to collide from outside.
@@ -287,10 +288,28 @@ where
             }
         });
         if visits == Visits::Repeated {
-            let mut seen = HashSet::with_capacity(keys.len());
-            keys.retain(|key| seen.insert(key.clone()));
+            keep_first_of_each(&mut keys, |key| key);
         }
         keys
+    }
+
+    /// The row of a key; a new, idle one if it has none. Its slot is the caller's to fill.
+    fn row_of(&self, shard: &mut Shard<'_, K, Slot<T, K>>, hash: KeyHash, key: &K) -> Row {
+        shard.find(hash, key).unwrap_or_else(|| shard.insert(hash, key.clone(), Slot::new()))
+    }
+
+    /// Removes the slot of a key, if there is one and its transition says so. What it returns is to be dropped after the
+    /// guard.
+    fn remove_if(
+        &self,
+        shard: &mut Shard<'_, K, Slot<T, K>>,
+        hash: KeyHash,
+        key: &K,
+        transition: impl FnOnce(&mut Slot<T, K>, Retention<'_>) -> Release,
+    ) -> Option<(K, Slot<T, K>)> {
+        let row = shard.find(hash, key)?;
+        let verdict = transition(shard.get_mut(row), self.retention());
+        (verdict == Release::Remove).then(|| shard.remove(hash, row))
     }
 
     /// The queue's name, for logs and metrics.
@@ -317,6 +336,12 @@ where
     pub fn has_no_ticket(&self) -> bool {
         self.order.has_no_ticket()
     }
+}
+
+/// Of the items of one key leaves the first.
+fn keep_first_of_each<I, K: Clone + Eq + Hash>(items: &mut Vec<I>, key: impl Fn(&I) -> &K) {
+    let mut seen = HashSet::with_capacity(items.len());
+    items.retain(|item| seen.insert(key(item).clone()));
 }
 
 // A panic in user code leaves the queue as its documentation says, whatever its parts say of themselves.

@@ -423,7 +423,7 @@ where
     #[inline(always)]
     pub(super) fn append_under(
         &self,
-        shard: &mut Shard<'_, K, Slot<T, K>, S>,
+        shard: &mut Shard<'_, K, Slot<T, K>>,
         hash: KeyHash,
         key: K,
         delta: Delta<T, K>,
@@ -448,7 +448,7 @@ where
     #[inline(always)]
     pub(super) fn append_at(
         &self,
-        shard: &mut Shard<'_, K, Slot<T, K>, S>,
+        shard: &mut Shard<'_, K, Slot<T, K>>,
         at: Hint,
         key: K,
         delta: Delta<T, K>,

@@ -13,13 +13,12 @@
 //! tombstone wherever there is no mark. Else slots are scanned, and then the user's store, if there is one, with an index of the
 //! list beside them, before anything is appended: the store is user code, and a key that is processed leaves its slot.
 
-use std::collections::HashSet;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
 use super::produce::{Appended, Batch, Source, tombstone};
-use super::slot::{Existence, Release, Slot};
-use super::{DeltaFifo, Known};
+use super::slot::{Existence, Slot};
+use super::{DeltaFifo, Known, keep_first_of_each};
 use crate::delta::Delta;
 use crate::error::{PushError, ReplaceError, TryReplaceError};
 use crate::index::{Index, KeyHash};
@@ -219,7 +218,7 @@ where
     /// Appends a delta of the list, unless a producer was there after the instant.
     fn feed_listed(&self, key: K, hash: KeyHash, delta: Delta<T, K>, run: &Run<'_, T, K, S>) {
         let mut shard = self.slots.lock(hash);
-        let row = shard.find(hash, &key).unwrap_or_else(|| shard.insert(hash, key.clone(), Slot::new()));
+        let row = self.row_of(&mut shard, hash, &key);
         let hint = shard.hint(hash, row);
         let appended = match self.is_newer(shard.get_mut(row), run) {
             true => {
@@ -358,8 +357,7 @@ where
         });
         if visits == Visits::Repeated && !seeded::on(Bug::ReplaceKeepsDoubles) {
             // Each visit by itself is right, so the first one stays.
-            let mut seen = HashSet::with_capacity(missing.len());
-            missing.retain(|missing| seen.insert(missing.key.clone()));
+            keep_first_of_each(missing, |missing| &missing.key);
         }
     }
 
@@ -393,11 +391,7 @@ where
         for key in self.keys_of(Slot::is_left_over) {
             let hash = self.slots.hash(&key);
             let mut shard = self.slots.lock(hash);
-            let retention = self.retention();
-            let row = shard.find(hash, &key);
-            let removed = row
-                .filter(|&row| shard.get_mut(row).retire(retention, true) == Release::Remove)
-                .map(|row| shard.remove(hash, row));
+            let removed = self.remove_if(&mut shard, hash, &key, |slot, retention| slot.retire(retention, true));
             drop(shard);
             drop(removed);
         }

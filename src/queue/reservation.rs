@@ -5,7 +5,7 @@ use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
 
 use super::DeltaFifo;
-use super::slot::{Release, Slot};
+use super::slot::Slot;
 use crate::index::KeyHash;
 use crate::seeded::{self, Bug};
 use crate::sync::Shard;
@@ -65,21 +65,18 @@ where
     S: BuildHasher + Clone,
 {
     /// Whether the reservation `number` still holds the key.
-    pub(super) fn is_held(&self, shard: &mut Shard<'_, K, Slot<T, K>, S>, hash: KeyHash, key: &K, number: u64) -> bool {
+    pub(super) fn is_held(&self, shard: &mut Shard<'_, K, Slot<T, K>>, hash: KeyHash, key: &K, number: u64) -> bool {
         shard.find(hash, key).is_some_and(|row| shard.get_mut(row).is_resyncing(number))
     }
 
     /// Gives a reservation up, if it is still held. What it returns is to be dropped after the guard.
     pub(super) fn let_go(
         &self,
-        shard: &mut Shard<'_, K, Slot<T, K>, S>,
+        shard: &mut Shard<'_, K, Slot<T, K>>,
         hash: KeyHash,
         key: &K,
         number: u64,
     ) -> Option<(K, Slot<T, K>)> {
-        let retention = self.retention();
-        let row = shard.find(hash, key)?;
-        let verdict = shard.get_mut(row).transition_from_resyncing(number, retention);
-        (verdict == Release::Remove).then(|| shard.remove(hash, row))
+        self.remove_if(shard, hash, key, |slot, retention| slot.transition_from_resyncing(number, retention))
     }
 }

@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use super::produce::{Batch, Source};
 use super::reservation::Reservation;
-use super::slot::Slot;
 use super::{DeltaFifo, Known};
 use crate::delta::Delta;
 use crate::key::KeyError;
@@ -113,7 +112,7 @@ where
     fn reserve(&self, key: K, number: u64) -> Reservation<'_, T, K, S, K> {
         let hash = self.slots.hash(&key);
         let mut shard = self.slots.lock(hash);
-        let row = shard.find(hash, &key).unwrap_or_else(|| shard.insert(hash, key.clone(), Slot::new()));
+        let row = self.row_of(&mut shard, hash, &key);
         let reserved = shard.get_mut(row).transition_to_resyncing(number);
         drop(shard);
         let reserved = reserved || seeded::on(Bug::ResyncIgnoresBusy);

@@ -4,7 +4,7 @@ pub(crate) use super::event::{Asleep, Event, EventListener, Listener, asleep};
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 pub(crate) use std::sync::{Mutex, MutexGuard};
 
-pub(crate) use super::rows::{Hint, Visits};
+pub(crate) use super::rows::{Hint, Row, Visits};
 pub(crate) use super::table::{Shard, Table};
 
 /// Counts the guards that this thread holds, so that a debug build can prove that user code runs under none.

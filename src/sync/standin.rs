@@ -18,8 +18,8 @@ use crate::index::KeyHash;
 #[cfg(not(all(loom, real_queue)))]
 use super::prim::Ordering;
 use super::prim::{Mutex, MutexGuard};
-pub(crate) use super::rows::{Hint, Visits};
-use super::rows::{Keeping, Part, Row, Rows, walk};
+pub(crate) use super::rows::{Hint, Row, Visits};
+use super::rows::{Keeping, Part, Rows, walk};
 
 /// Threads are coroutines of one system thread in a model, so a count per thread says nothing here.
 pub(crate) fn assert_no_guard() {}
@@ -43,8 +43,8 @@ impl<K: Eq + Hash, V, S: BuildHasher + Clone> Table<K, V, S> {
         KeyHash::of(&self.hasher, key)
     }
 
-    pub(crate) fn lock(&self, hash: KeyHash) -> Shard<'_, K, V, S> {
-        Shard::new(self.shards[hash.low_bit()].lock().unwrap())
+    pub(crate) fn lock(&self, hash: KeyHash) -> Shard<'_, K, V> {
+        Shard { rows: self.shards[hash.low_bit()].lock().unwrap() }
     }
 
     pub(crate) fn belongs(&self, hash: KeyHash, shard: usize) -> bool {
@@ -53,29 +53,20 @@ impl<K: Eq + Hash, V, S: BuildHasher + Clone> Table<K, V, S> {
 
     pub(crate) fn scan(&self, mut visit: impl FnMut(&K, &V)) -> Visits {
         self.scan_shards(|shard, part| {
-            for (key, value) in part.filter_map(|row| shard.entry(row)) {
-                visit(key, value);
-            }
+            part.filter_map(|row| shard.entry(row)).for_each(|(key, value)| visit(key, value))
         })
     }
 
-    pub(crate) fn scan_shards(&self, visit: impl FnMut(Shard<'_, K, V, S>, Part)) -> Visits {
-        walk(self.shards.iter().map(|shard| || Shard::new(shard.lock().unwrap())), 1, visit)
+    pub(crate) fn scan_shards(&self, visit: impl FnMut(Shard<'_, K, V>, Part)) -> Visits {
+        walk(self.shards.iter().map(|shard| || Shard { rows: shard.lock().unwrap() }), 1, visit)
     }
 }
 
-pub(crate) struct Shard<'a, K, V, S> {
+pub(crate) struct Shard<'a, K, V> {
     rows: MutexGuard<'a, Rows<K, V>>,
-    marker: std::marker::PhantomData<fn() -> S>,
 }
 
-impl<'a, K, V, S> Shard<'a, K, V, S> {
-    fn new(rows: MutexGuard<'a, Rows<K, V>>) -> Self {
-        Shard { rows, marker: std::marker::PhantomData }
-    }
-}
-
-impl<K, V, S> Deref for Shard<'_, K, V, S> {
+impl<K, V> Deref for Shard<'_, K, V> {
     type Target = Rows<K, V>;
 
     fn deref(&self) -> &Rows<K, V> {
@@ -83,7 +74,7 @@ impl<K, V, S> Deref for Shard<'_, K, V, S> {
     }
 }
 
-impl<K: Eq + Hash, V, S: BuildHasher> Shard<'_, K, V, S> {
+impl<K: Eq, V> Shard<'_, K, V> {
     pub(crate) fn find(&self, _hash: KeyHash, key: &K) -> Option<Row> {
         self.rows.find(key)
     }

@@ -14,11 +14,10 @@
 //! calls of an event look their key up, and a walk holds a shard from its first entry to the last.
 
 use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
-use std::marker::PhantomData;
 use std::ops::Deref;
 
-use dashmap::{DashMap, RawRwLock, RwLockReadGuard, RwLockWriteGuard, SharedValue};
-use lock_api::{MappedRwLockReadGuard, MappedRwLockWriteGuard};
+use dashmap::{DashMap, RawRwLock, RwLockWriteGuard, SharedValue};
+use lock_api::MappedRwLockWriteGuard;
 
 use super::real::Held;
 use super::rows::{Hint, Keeping, Part, Row, Rows, Visits, walk};
@@ -78,17 +77,17 @@ impl<K: Eq + Hash, V, S: BuildHasher> Table<K, V, S> {
     /// Locks the segment of a hash. The guard must live for O(1) work only, with no user code but the key's `Eq`
     /// and `Clone`.
     #[inline]
-    pub(crate) fn lock(&self, hash: KeyHash) -> Shard<'_, K, V, S> {
+    pub(crate) fn lock(&self, hash: KeyHash) -> Shard<'_, K, V> {
         self.lock_at(hash.high(self.bits) as usize)
     }
 
     #[inline]
-    fn lock_at(&self, number: usize) -> Shard<'_, K, V, S> {
+    fn lock_at(&self, number: usize) -> Shard<'_, K, V> {
         let held = Held::new();
         let segment = RwLockWriteGuard::map(self.segments.shards()[number].write(), |shard| {
             shard.get_mut(0, |_| true).expect(HAS_SEGMENT).1.get_mut()
         });
-        Shard { segment, table: PhantomData, _held: held }
+        Shard { segment, _held: held }
     }
 
     /// Whether a key with this hash belongs where the walk has met it. If not, its `Hash` is inconsistent, and it cannot
@@ -99,33 +98,26 @@ impl<K: Eq + Hash, V, S: BuildHasher> Table<K, V, S> {
 
     /// Visits every entry, a few under one guard at a time; see [`walk`].
     pub(crate) fn scan(&self, mut visit: impl FnMut(&K, &V)) -> Visits {
-        let shards = self.segments.shards().iter().map(|shard| {
-            || RwLockReadGuard::map(shard.read(), |shard| &shard.get(0, |_| true).expect(HAS_SEGMENT).1.get().rows)
-        });
-        walk(shards, STRIDE, |rows: MappedRwLockReadGuard<'_, RawRwLock, Rows<K, V>>, part| {
-            let _held = Held::new();
-            for (key, value) in part.filter_map(|row| rows.entry(row)) {
-                visit(key, value);
-            }
+        self.scan_shards(|shard, part| {
+            part.filter_map(|row| shard.entry(row)).for_each(|(key, value)| visit(key, value))
         })
     }
 
-    /// The same with a guard to write, which the visitor drops before it runs user code.
-    pub(crate) fn scan_shards(&self, visit: impl FnMut(Shard<'_, K, V, S>, Part)) -> Visits {
+    /// The same with the guard, which the visitor drops before it runs user code.
+    pub(crate) fn scan_shards(&self, visit: impl FnMut(Shard<'_, K, V>, Part)) -> Visits {
         walk((0..1 << self.bits).map(|number| move || self.lock_at(number)), STRIDE, visit)
     }
 }
 
 /// One locked segment. The hashes that are passed in are those of its keys.
-pub(crate) struct Shard<'a, K, V, S> {
+pub(crate) struct Shard<'a, K, V> {
     segment: MappedRwLockWriteGuard<'a, RawRwLock, Segment<K, V>>,
-    table: PhantomData<&'a S>,
     _held: Held,
 }
 
 const HAS_SEGMENT: &str = "every shard has its segment from the beginning";
 
-impl<K, V, S> Deref for Shard<'_, K, V, S> {
+impl<K, V> Deref for Shard<'_, K, V> {
     type Target = Rows<K, V>;
 
     #[inline]
@@ -134,7 +126,7 @@ impl<K, V, S> Deref for Shard<'_, K, V, S> {
     }
 }
 
-impl<K: Eq + Hash, V, S: BuildHasher> Shard<'_, K, V, S> {
+impl<K: Eq, V> Shard<'_, K, V> {
     /// The row of a key.
     #[inline]
     pub(crate) fn find(&self, hash: KeyHash, key: &K) -> Option<Row> {

@@ -1,7 +1,16 @@
 //! The informer's barrier, on which `wait_for` stands: it does not end before everything that was queued before it
 //! began is applied, and it ends. What was applied is noted relaxed, so the barrier itself has to order it.
 
+use std::sync::Arc;
+
+use delta_fifo::informer::barrier::Bracket;
 use loom_tests::*;
+
+/// Claims what is queued first, as worker 0 does, and leaves the bracket open.
+fn claim_one(i: &Arc<Informer>) -> (FifoClaim<'static>, Bracket) {
+    let (claim, bracket) = block_on(i.barrier.claim(0, async { i.fifo.try_pop() }));
+    (claim.unwrap().into_owned(&i.fifo), bracket)
+}
 
 /// **One worker.**
 ///
@@ -57,8 +66,7 @@ fn barrier_behind_a_claim() {
     check("barrier_behind_a_claim", || {
         let i = Informer::new(1);
         i.put(1, 1);
-        let (claim, bracket) = block_on(i.barrier.claim(0, async { i.fifo.try_pop() }));
-        let claim = claim.unwrap().into_owned(&i.fifo);
+        let (claim, bracket) = claim_one(&i);
         i.put(1, 2);
         let a = spawn_in(&i, move |i| {
             i.barrier.close(bracket, [1].iter());
@@ -83,8 +91,7 @@ fn barrier_against_requeue() {
     check("barrier_against_requeue", || {
         let i = Informer::new(1);
         i.put(1, 1);
-        let (claim, bracket) = block_on(i.barrier.claim(0, async { i.fifo.try_pop() }));
-        let claim = claim.unwrap().into_owned(&i.fifo);
+        let (claim, bracket) = claim_one(&i);
         let a = spawn_in(&i, move |i| {
             claim.requeue();
             i.barrier.give_back(bracket);

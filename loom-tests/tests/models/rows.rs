@@ -1,12 +1,28 @@
 //! Rows (`src/sync/rows.rs`): a removal may move other keys' rows, under the feet of a walk, of a ticket, of a claim,
 //! and of a Replace that has marked them. In these builds every removal does. Keys 0, 2 and 3 share a shard.
 
+use std::sync::Arc;
+
 use delta_fifo::{Deleted, Delta};
 use loom_tests::*;
 
 fn tombstones(claim: &FifoClaim<'_>) -> usize {
     let is_tombstone = |delta: &&Delta<_, _>| matches!(delta, Delta::Deleted(Deleted::FinalStateUnknown(_)));
     claim.deltas().iter().filter(is_tombstone).count()
+}
+
+/// Key 2 is known in the row behind key 0, whose deletion is claimed. While main replaces by the list, a thread releases
+/// the claim, which moves key 2 to the first row.
+fn replace_while_row_moves(list: &[(u32, u32)]) -> Arc<World> {
+    let w = World::new(Mode::Embedded);
+    w.seed(0, 1);
+    w.seed(2, 1);
+    w.delete(0);
+    let claim = w.fifo.try_pop().unwrap().into_owned(&w.fifo);
+    let a = spawn(&w, move |_| drop(claim));
+    w.replace(list);
+    a.join().unwrap();
+    w
 }
 
 /// **A walk finds a row that moves (Replace, known objects in the slots).** The deletion of key 0 is claimed, key 2 is
@@ -19,14 +35,7 @@ fn tombstones(claim: &FifoClaim<'_>) -> usize {
 #[test]
 fn walk_finds_moved_row() {
     check("walk_finds_moved_row", || {
-        let w = World::new(Mode::Embedded);
-        w.seed(0, 1);
-        w.seed(2, 1);
-        w.delete(0);
-        let claim = w.fifo.try_pop().unwrap().into_owned(&w.fifo);
-        let a = spawn(&w, move |_| drop(claim));
-        w.replace(&[]);
-        a.join().unwrap();
+        let w = replace_while_row_moves(&[]);
         let mut deleted = 0;
         while let Ok(claim) = w.fifo.try_pop() {
             deleted += tombstones(&claim);
@@ -115,14 +124,7 @@ fn ticket_finds_moved_row() {
 #[test]
 fn mark_moves_with_row() {
     check("mark_moves_with_row", || {
-        let w = World::new(Mode::Embedded);
-        w.seed(0, 1);
-        w.seed(2, 1);
-        w.delete(0);
-        let claim = w.fifo.try_pop().unwrap().into_owned(&w.fifo);
-        let a = spawn(&w, move |_| drop(claim));
-        w.replace(&[(2, 5)]);
-        a.join().unwrap();
+        let w = replace_while_row_moves(&[(2, 5)]);
         w.consume_queued();
         assert_eq!(w.known(2), Some(5), "a key of the list was deleted");
         w.assert_clean();
